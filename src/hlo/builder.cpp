@@ -1,0 +1,135 @@
+// The module's text: ops, regions, parameters, @main.
+#include "hlo/builder.h"
+
+#include <charconv>
+
+#include "hlo/text.h"
+
+namespace tpupilot::hlo {
+namespace {
+
+std::string joined_types(const std::vector<Type>& types) {
+  std::string text;
+  for (const Type& t : types) text += (text.empty() ? "" : ", ") + t.str();
+  return text;
+}
+
+std::string joined_types(const Values& values) {
+  std::string text;
+  for (const Value& v : values) text += (text.empty() ? "" : ", ") + v.type.str();
+  return text;
+}
+
+std::string joined_names(const Values& values) {
+  std::string text;
+  for (const Value& v : values) text += (text.empty() ? "" : ", ") + v.name;
+  return text;
+}
+
+// 12 of "%v12#1"; -1 of a parameter.
+int number_of(const Value& v) {
+  int number = -1;
+  if (v.name.starts_with("%v")) std::from_chars(v.name.data() + 2, v.name.data() + v.name.size(), number);
+  return number;
+}
+
+}  // namespace
+
+void Builder::fail(std::string_view op, const std::string& why) const {
+  throw Error("[" + std::string(short_name(op)) + "] " + why);
+}
+
+void Builder::check_operands(std::string_view op, const Values& in) const {
+  for (size_t i = 0; i < in.size(); ++i) {
+    if (!in[i]) fail(op, "operand " + std::to_string(i) + " is no value (default-constructed)");
+    if (floor_ >= 0 && number_of(in[i]) < floor_) {
+      fail(op, "operand " + in[i].name + " comes from outside of a region that may not capture; pass it as an operand");
+    }
+  }
+}
+
+Value Builder::parameter(Type type) {
+  if (depth_ > 0) fail("parameter", "called inside a region; declare parameters of @main outside");
+  if (type.elem == Elem::Invalid) fail("parameter", "the element type is Invalid");
+  parameters_.push_back({"%a" + std::to_string(parameters_.size()), std::move(type)});
+  return parameters_.back();
+}
+
+void Builder::append(std::string_view name, std::string_view results, const Values& in, const std::string& out_types,
+                     std::string_view properties, std::string_view regions) {
+  check_operands(name, in);
+  body_ << "  ";
+  if (!results.empty()) body_ << results << " = ";
+  body_ << '"' << name << "\"(" << joined_names(in) << ")";
+  if (!properties.empty()) body_ << " <{" << properties << "}>";
+  if (!regions.empty()) body_ << " (" << regions << ")";
+  body_ << " : (" << joined_types(in) << ") -> " << out_types << "\n";
+}
+
+Value Builder::op(std::string_view name, const Values& in, Type out, std::string_view properties, std::string_view regions) {
+  Value result{fresh(), std::move(out)};
+  append(name, result.name, in, result.type.str(), properties, regions);
+  ++op_count_;
+  return result;
+}
+
+Values Builder::ops(std::string_view name, const Values& in, const std::vector<Type>& out, std::string_view properties,
+                    std::string_view regions) {
+  if (out.size() == 1) return {op(name, in, out[0], properties, regions)};
+  const std::string group = out.empty() ? "" : fresh();
+  const std::string results = out.empty() ? "" : group + ":" + std::to_string(out.size());
+  append(name, results, in, "(" + joined_types(out) + ")", properties, regions);
+  ++op_count_;
+  Values values;
+  for (size_t i = 0; i < out.size(); ++i) values.push_back({group + "#" + std::to_string(i), out[i]});
+  return values;
+}
+
+std::string Builder::region(const std::vector<Type>& arguments, const std::function<Values(const Values&)>& body,
+                            bool may_capture) {
+  // Ops that `body` adds go to a stream of their own; what was there comes back however `body` ends.
+  struct Swap {
+    Builder& b;
+    std::ostringstream outer;
+    int floor;
+    Swap(Builder& builder, bool isolated) : b(builder), floor(builder.floor_) {
+      b.body_.swap(outer);
+      ++b.depth_;
+      if (isolated) b.floor_ = b.next_;
+    }
+    ~Swap() {
+      b.body_.swap(outer);
+      --b.depth_;
+      b.floor_ = floor;
+    }
+  } swap(*this, !arguments.empty() && !may_capture);
+
+  std::string header;
+  Values values;
+  for (const Type& t : arguments) {
+    values.push_back({fresh(), t});
+    header += (header.empty() ? "^bb0(" : ", ") + values.back().name + ": " + t.str();
+  }
+  if (!header.empty()) header += "):\n";
+  const Values yielded = body(values);
+  append("stablehlo.return", "", yielded, "()", {}, {});
+  return "{\n" + header + body_.str() + "}";
+}
+
+std::string Builder::module(const Values& results) const {
+  if (depth_ > 0) fail("module", "called inside a region");
+  check_operands("module", results);
+  std::string text = "module @m {\nfunc.func @main(";
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    text += (i ? ", " : "") + parameters_[i].name + ": " + parameters_[i].type.str();
+  }
+  text += ") -> (" + joined_types(results) + ") {\n" + body_.str();
+  text += "  \"func.return\"(" + joined_names(results) + ") : (" + joined_types(results) + ") -> ()\n}\n}\n";
+  return text;
+}
+
+std::string array_attribute(const Dims& dims) {
+  return dims.empty() ? "array<i64>" : "array<i64: " + joined(dims) + ">";
+}
+
+}  // namespace tpupilot::hlo
