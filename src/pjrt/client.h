@@ -1,0 +1,87 @@
+// A client: the devices of one plugin in this process.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pjrt/buffer.h"
+#include "pjrt/compile_options.h"
+#include "pjrt/counters.h"
+#include "pjrt/element.h"
+#include "pjrt/error.h"
+#include "pjrt/executable.h"
+#include "pjrt/plugin.h"
+#include "pjrt/shape.h"
+
+namespace tpupilot::pjrt {
+
+struct ClientOptions {
+  int device_count = 1;       // of a CPU plugin: virtual devices
+  bool asynchronous = false;  // false keeps small programs in the calling thread
+  bool cpu_options = true;    // send the two above; plugins of other platforms refuse them
+};
+
+struct DeviceDescription {
+  int id = 0;
+  int process_index = 0;
+  std::string kind;
+  std::string debug;       // the plugin's one-line description
+  Attributes attributes;
+};
+
+// Any thread, several at once. The plugin's client is never destroyed, not even at exit: its buffers and threads may
+// outlive everything else. Every call that would enter the plugin from a process forked after create() throws
+// (FailedPrecondition): the plugin's threads do not exist there, and a call would hang.
+class Client {
+ public:
+  // A plugin that does not know `asynchronous` is asked again without it.
+  static std::shared_ptr<Client> create(const Plugin& plugin, const ClientOptions& options = {});
+
+  const Plugin& plugin() const;
+  const std::string& platform_name() const;     // "cpu"
+  const std::string& platform_version() const;
+  int device_count() const;                     // addressable ones
+  const std::vector<DeviceDescription>& devices() const;
+  bool forked() const noexcept;                 // this process is a fork of the one that made the client
+
+  // `data` is dense and row-major; it may be reused when the call returns.
+  std::shared_ptr<Buffer> from_host(const void* data, ElementType type, std::span<const int64_t> dims, int device);
+
+  // Reads `data` in place if it is 64-byte aligned and the device is a CPU, else copies (Buffer::aliases_host tells).
+  // It must not change meanwhile. `keep_alive` is let go when neither the Buffer nor a running program needs the
+  // memory, on any thread, perhaps within this call: its deleter must take no lock that the caller holds.
+  std::shared_ptr<Buffer> from_host_zero_copy(const void* data, ElementType type, std::span<const int64_t> dims,
+                                              int device, std::shared_ptr<void> keep_alive);
+
+  // StableHLO text (or bytecode) with a function @main of these parameters. The plugin's diagnostics are in the error.
+  std::shared_ptr<Executable> compile(std::string_view program, const CompileOptions& options,
+                                      std::vector<Shape> parameters);
+
+  // `bytes` from Executable::serialize, with the options and parameters of its compile().
+  std::shared_ptr<Executable> deserialize(std::string_view bytes, const CompileOptions& options,
+                                          std::vector<Shape> parameters);
+
+  // Names what this client makes of the options; equal text means equal code from the same plugin file.
+  std::string fingerprint(const CompileOptions& options) const;
+
+  // Optional overrides that the plugin turned out not to know.
+  std::vector<std::string> dropped_overrides() const;
+
+  Counters& counters() const;
+
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+ private:
+  explicit Client(detail::ClientCore* core) : core_(core) {}
+  std::string effective_options(const CompileOptions& options) const;
+  bool drop_rejected_overrides(const CompileOptions& options);
+
+  detail::ClientCore* core_;  // reachable for ever, so that a buffer may outlive this object
+};
+
+}  // namespace tpupilot::pjrt
