@@ -20,9 +20,8 @@
 namespace tpupilot::pjrt {
 
 struct ClientOptions {
-  int device_count = 1;       // of a CPU plugin: virtual devices
+  int device_count = 1;       // virtual devices of a CPU plugin; 0: what the plugin finds (other platforms need this)
   bool asynchronous = false;  // false keeps small programs in the calling thread
-  bool cpu_options = true;    // send the two above; plugins of other platforms refuse them
 };
 
 struct DeviceDescription {
@@ -51,7 +50,8 @@ class Client {
   // `data` is dense and row-major; it may be reused when the call returns.
   std::shared_ptr<Buffer> from_host(const void* data, ElementType type, std::span<const int64_t> dims, int device);
 
-  // Reads `data` in place if it is 64-byte aligned and the device is a CPU, else copies (Buffer::aliases_host tells).
+  // Reads `data` in place if the device is a CPU and `data` aligned enough (64 bytes always is); otherwise it copies.
+  // Buffer::aliases_host tells.
   // It must not change meanwhile. `keep_alive` is let go when neither the Buffer nor a running program needs the
   // memory, on any thread, perhaps within this call: its deleter must take no lock that the caller holds.
   std::shared_ptr<Buffer> from_host_zero_copy(const void* data, ElementType type, std::span<const int64_t> dims,

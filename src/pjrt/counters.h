@@ -12,7 +12,8 @@ struct CounterValues {
   int64_t deserializations = 0;
   int64_t executions = 0;
   int64_t host_transfers = 0;       // uploads and downloads, zero-copy ones too
-  int64_t h2d_bytes = 0;
+  int64_t zero_copy_uploads = 0;    // those that really read the caller's memory in place
+  int64_t h2d_bytes = 0;            // zero-copy ones too
   int64_t d2h_bytes = 0;
   int64_t bytes_in_use = 0;         // of live Buffer objects; a donated input counts until its object dies
   int64_t bytes_peak = 0;
@@ -24,6 +25,7 @@ struct Counters {
   std::atomic<int64_t> deserializations{0};
   std::atomic<int64_t> executions{0};
   std::atomic<int64_t> host_transfers{0};
+  std::atomic<int64_t> zero_copy_uploads{0};
   std::atomic<int64_t> h2d_bytes{0};
   std::atomic<int64_t> d2h_bytes{0};
   std::atomic<int64_t> bytes_in_use{0};
