@@ -19,6 +19,8 @@
 
 namespace tpupilot::cache {
 
+class DiskStore;
+
 struct Settings {
   std::filesystem::path folder;                  // empty: nothing on disk
   uint64_t limit_bytes = uint64_t{4} << 30;      // of all entries together
@@ -44,9 +46,9 @@ struct Entry {
 struct CacheCounters {
   int64_t memory_hits = 0;
   int64_t disk_hits = 0;
-  int64_t misses = 0;                            // compiled
+  int64_t misses = 0;                            // compiled, or tried to
   int64_t corrupt = 0;                           // entries that were damaged or foreign, and removed
-  int64_t write_failures = 0;
+  int64_t write_failures = 0;                    // 0 or 1: after the first, nothing more is written
   int64_t evictions = 0;
 };
 
@@ -76,15 +78,15 @@ class ExecutableCache {
   void forget_memory();                          // drops the executables held in memory; the disk keeps them
 
  private:
-  class Disk;
-
-  std::optional<Entry> from_memory(const Key& key);
+  Entry find_or_compile(const Key& key, std::string_view program, const pjrt::CompileOptions& options,
+                        const std::vector<pjrt::Shape>& parameters, std::string_view note);
   std::optional<Entry> from_disk(const Key& key, const pjrt::CompileOptions& options,
                                  const std::vector<pjrt::Shape>& parameters);
+  void to_disk(const Key& key, const Entry& entry);
 
   std::shared_ptr<pjrt::Client> client_;
   Settings settings_;
-  std::unique_ptr<Disk> disk_;                   // null: nothing on disk
+  std::unique_ptr<DiskStore> disk_;              // null: nothing on disk
   std::once_flag identity_once_;
   std::string identity_;                         // of plugin and host
 
