@@ -1,0 +1,21 @@
+# A room is one folder of src/ and one static library, tpupilot_<room>. What it may include is what it USES.
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+find_package(nlohmann_json REQUIRED)
+find_package(tomlplusplus REQUIRED)
+find_package(CLI11 REQUIRED)
+
+function(room name)
+  cmake_parse_arguments(ROOM "" "" "USES;LINKS;SYSTEM_INCLUDES" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
+  if(NOT sources)  # a room that is still empty
+    file(WRITE ${CMAKE_BINARY_DIR}/empty.cpp "")
+    set(sources ${CMAKE_BINARY_DIR}/empty.cpp)
+  endif()
+  add_library(tpupilot_${name} STATIC ${sources})
+  target_include_directories(tpupilot_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+  target_include_directories(tpupilot_${name} SYSTEM PRIVATE ${ROOM_SYSTEM_INCLUDES})
+  foreach(used ${ROOM_USES})
+    target_link_libraries(tpupilot_${name} PUBLIC tpupilot_${used})
+  endforeach()
+  target_link_libraries(tpupilot_${name} PUBLIC ${ROOM_LINKS})
+endfunction()

@@ -1,0 +1,11 @@
+# torch's headers and libraries, from the interpreter that CMake was given. find_package(Torch) would add kineto
+# and a second copy of the flags; these lines are all that is needed.
+find_package(Python3 REQUIRED COMPONENTS Interpreter Development.Module)
+execute_process(
+  COMMAND ${Python3_EXECUTABLE} -c "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
+  OUTPUT_VARIABLE TPUPILOT_TORCH_DIR OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+add_library(torch_headers INTERFACE)
+target_include_directories(torch_headers SYSTEM INTERFACE
+  ${TPUPILOT_TORCH_DIR}/include ${TPUPILOT_TORCH_DIR}/include/torch/csrc/api/include)
+target_link_directories(torch_headers INTERFACE ${TPUPILOT_TORCH_DIR}/lib)
+target_link_libraries(torch_headers INTERFACE c10 torch_cpu)
