@@ -1,0 +1,85 @@
+// checks, ops, worker: lists and files that need no run.
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "cli/commands.h"
+#include "cli/worker_source.h"
+#include "ops/row.h"
+#include "pilot/settings.h"
+
+namespace tpupilot::cli {
+
+using nlohmann::json;
+
+int checks_command(bool markdown, bool as_json) {
+  if (as_json) {
+    std::cout << pilot::checks_json().dump(2) << "\n";
+  } else if (markdown) {
+    std::cout << pilot::checks_markdown();
+  } else {
+    for (const pilot::Check& check : pilot::registry()) {
+      std::string id(check.id);
+      id.resize(std::max<size_t>(id.size(), 22), ' ');
+      std::cout << id << (check.judge ? "" : "(not in this release) ") << check.title << "\n";
+    }
+  }
+  return 0;
+}
+
+namespace {
+
+// "add" names every overload of it, "add.out" one.
+bool named(std::string_view overload, const std::string& name) {
+  return name.empty() || overload == name || overload.substr(0, overload.find('.')) == name;
+}
+
+std::string unknown_op(const std::string& name) {
+  std::vector<std::string_view> known;
+  for (const ops::Row& row : ops::rows()) {
+    for (std::string_view overload : row.overloads) known.push_back(overload);
+  }
+  const std::string near = pilot::nearest(name, known);
+  return "[ops] the backend has no row for `" + name + "`" + (near.empty() ? "." : "; did you mean `" + near + "`?");
+}
+
+}  // namespace
+
+int ops_command(const std::string& name, bool markdown, bool as_json) {
+  json found = json::array();
+  for (const ops::Row& row : ops::rows()) {
+    for (std::string_view overload : row.overloads) {
+      if (named(overload, name)) found.push_back({{"overload", overload}, {"random", row.random != nullptr}, {"remark", row.remark}});
+    }
+  }
+  if (found.empty() && !name.empty()) {
+    if (as_json) std::cout << "[]\n";
+    std::cerr << "tpupilot: " << unknown_op(name) << "\n";
+    return 1;
+  }
+  if (as_json) {
+    std::cout << found.dump(2) << "\n";
+    return 0;
+  }
+  if (markdown) std::cout << "| overload | remark |\n|---|---|\n";
+  for (const json& row : found) {
+    const std::string overload = row["overload"], remark = row["remark"];
+    if (markdown) {
+      std::cout << "| `aten::" << overload << "` | " << remark << " |\n";
+    } else {
+      std::cout << "aten::" << overload << (remark.empty() ? "" : "  " + remark) << "\n";
+    }
+  }
+  return 0;
+}
+
+int worker_command(const std::string& export_to) {
+  std::ofstream out(export_to, std::ios::binary);
+  out << worker_source();
+  out.close();
+  if (!out) throw pilot::Error("[worker] cannot write " + export_to + ".");
+  std::cerr << "wrote " << export_to << " (" << worker_source().size() << " bytes)\n";
+  return 0;
+}
+
+}  // namespace tpupilot::cli

@@ -1,0 +1,162 @@
+#include "pilot/plan.h"
+
+#include <algorithm>
+
+namespace tpupilot::pilot {
+
+using nlohmann::json;
+
+std::string Process::name() const { return side + "/" + tasks.front().name; }
+
+const std::vector<std::string_view>& fault_kinds() {
+  static const std::vector<std::string_view> kinds = {"drop-gradient",  "scale-weight",   "swap-labels", "lose-optimizer-state",
+                                                      "lose-rng-state", "skip-update"};
+  return kinds;
+}
+
+ResumeSteps resume_steps(const Settings& settings) {
+  const int64_t asked = settings.integer("job", "steps_per_epoch");
+  const int64_t epoch = asked > 0 ? asked : 8;
+  return {epoch, epoch + epoch / 2 - 1 + (epoch == 1 ? 1 : 0), 2 * epoch - 1, 2 * epoch + 3};
+}
+
+namespace {
+
+json fault_of(const std::string& kind) {
+  return {{"kind", kind}, {"parameter", "auto"}, {"factor", 1.01}, {"step", 0}};
+}
+
+class Planner {
+ public:
+  explicit Planner(const PlanInput& input) : in_(input), resume_(resume_steps(input.settings)) {}
+
+  std::vector<Process> environment() const {
+    return {{"reference", {{"environment", {{"task", "environment"}}}}, {}},
+            {"candidate", {{"environment", {{"task", "environment"}}}}, {}}};
+  }
+
+  std::vector<Process> one_worker() const {
+    return {reference(), straight(), repeat(), candidate(), until(), resumed(), back(), crash(), after_crash()};
+  }
+
+  std::vector<Process> trace() const {
+    const json request = {{"steps", 1}, {"record_steps", {0}}, {"record_modules", true}, {"draws", replay()}};
+    return {{"reference", {run("reference", "trace", request)}, {}}, {"candidate", {run("candidate", "trace", request)}, {}}};
+  }
+
+  std::vector<Process> repeats() const {
+    std::vector<Process> processes;
+    for (int i = 1; i <= kRepeats; ++i) {
+      json request = recorded(json{{"mode", "record"}});
+      request.erase("record_signatures");
+      processes.push_back({"reference", {run("reference", "repeat-" + std::to_string(i), request)}, {}});
+    }
+    return processes;
+  }
+
+ private:
+  int64_t steps() const { return in_.settings.integer("job", "steps"); }
+
+  std::string path(const std::string& side, const std::string& name) const { return (in_.folder / side / name).string(); }
+  std::string checkpoint(const std::string& side, const std::string& name) const { return path(side, "checkpoints/" + name); }
+
+  static json replay() { return {{"mode", "replay"}, {"file", kReplayReference}}; }
+
+  // A run task; the injected fault goes to the candidate only.
+  Task run(const std::string& side, const std::string& name, json request) const {
+    request["task"] = "run";
+    if (side == "candidate" && !in_.inject.empty() && !request.contains("fault")) request["fault"] = fault_of(in_.inject);
+    return {name, request};
+  }
+
+  // The run that everything of par.* compares: `steps` steps, the first and the last recorded whole.
+  json recorded(const json& draws) const {
+    return {{"steps", steps()}, {"record_steps", {0, steps() - 1}}, {"record_signatures", true}, {"hash_state", "all"}, {"draws", draws}};
+  }
+
+  Process reference() const {
+    json base = recorded(json{{"mode", "record"}});
+    base["save"] = {{{"after_step", -1}, {"path", checkpoint("reference", "initial")}},
+                    {{"after_step", steps() - 1}, {"path", checkpoint("reference", "known-good")}}};
+    json judge = recorded(replay());
+    judge["dtype"] = "float64";
+    judge.erase("hash_state");
+    return {"reference", {run("reference", "base", base), run("reference", "float64", judge)}, {}};
+  }
+
+  Process repeat() const { return {"reference", {run("reference", "repeat", recorded(json{{"mode", "record"}}))}, {}}; }
+
+  Process candidate() const {
+    json base = recorded(replay());
+    base["export_torch"] = path("candidate", "exports/base.pt");
+    json fault = {{"steps", 1}, {"record_steps", {0}}, {"draws", replay()}, {"fault", fault_of("drop-gradient")}};
+    const json placement = {{"steps", 2}, {"trace_ops", {1}}, {"draws", replay()}};
+    const json portable = {{"task", "load"}, {"checkpoint", checkpoint("reference", "known-good")},
+                           {"save_to", checkpoint("candidate", "portable")}};
+    return {"candidate",
+            {run("candidate", "base", base), run("candidate", "fault", fault), run("candidate", "placement", placement),
+             {"portable", portable}},
+            {"reference/base"}};
+  }
+
+  Process straight() const {
+    return {"candidate", {run("candidate", "straight", {{"steps", resume_.end}, {"hash_state", "all"}})}, {}};
+  }
+
+  Process until() const {
+    json save = json::array({{{"after_step", resume_.mid}, {"path", checkpoint("candidate", "mid")}}});
+    if (resume_.border != resume_.mid) {
+      save.push_back({{"after_step", resume_.border}, {"path", checkpoint("candidate", "border")}});
+    }
+    const json request = {{"steps", std::max(resume_.border, resume_.mid) + 1}, {"hash_state", "all"}, {"save", save}};
+    return {"candidate", {run("candidate", "until", request)}, {}};
+  }
+
+  Task resumed_from(const std::string& name, const std::string& saved, int64_t saved_after) const {
+    return run("candidate", name, {{"steps", std::min(saved_after + 4, resume_.end)}, {"hash_state", "all"},
+                                   {"resume_from", checkpoint("candidate", saved)}});
+  }
+
+  Process resumed() const {
+    const std::string border = resume_.border == resume_.mid ? "mid" : "border";
+    const json round_trip = {{"task", "load"}, {"checkpoint", checkpoint("candidate", "mid")},
+                             {"save_to", checkpoint("candidate", "mid-again")}};
+    return {"candidate",
+            {resumed_from("resumed-mid", "mid", resume_.mid), resumed_from("resumed-border", border, resume_.border),
+             {"round-trip", round_trip}},
+            {"candidate/until"}};
+  }
+
+  Process back() const {
+    const json load = {{"task", "load"}, {"checkpoint", checkpoint("candidate", "portable")},
+                       {"save_to", checkpoint("reference", "portable-back")}};
+    const json torch_file = {{"task", "load"}, {"checkpoint", ""}, {"torch_file", path("candidate", "exports/base.pt")}};
+    return {"reference", {{"portable-back", load}, {"torch-file", torch_file}}, {"candidate/portable"}};
+  }
+
+  Process crash() const {
+    const json request = {{"task", "crash-save"}, {"checkpoint", checkpoint("candidate", "crash")},
+                          {"resume_from", checkpoint("candidate", "mid")}};
+    return {"candidate", {{"crash-save", request}}, {"candidate/until"}, true};
+  }
+
+  Process after_crash() const {
+    return {"candidate", {resumed_from("after-crash", "crash", resume_.mid)}, {"candidate/crash-save"}};
+  }
+
+  const PlanInput& in_;
+  ResumeSteps resume_;
+};
+
+}  // namespace
+
+std::vector<Process> plan_gate(int gate, const PlanInput& input) {
+  if (gate == 0) return Planner(input).environment();
+  if (gate == 1) return Planner(input).one_worker();
+  return {};
+}
+
+std::vector<Process> plan_trace(const PlanInput& input) { return Planner(input).trace(); }
+std::vector<Process> plan_repeats(const PlanInput& input) { return Planner(input).repeats(); }
+
+}  // namespace tpupilot::pilot

@@ -1,0 +1,3 @@
+# Broken on purpose: the worker must say where.
+def model(:
+    pass

@@ -1,0 +1,87 @@
+"""The clean job passes as a rehearsal on the CPU; each injected fault ends at the check that should catch it."""
+
+import json
+
+import pytest
+from conftest import JOBS, check
+
+SMALL = JOBS / "small"
+
+
+@pytest.fixture(scope="module")
+def clean(shared_pilot):
+    code, sheet, errors = shared_pilot.run(SMALL)
+    return code, sheet, errors, shared_pilot.folder()
+
+
+def test_clean_job_passes(clean):
+    code, sheet, errors, _ = clean
+    not_good = {c["id"]: c["why"] for c in sheet["checks"] if c["must"] and c["verdict"] in ("stop", "not-judged")}
+    assert set(not_good) <= {"dec.targets"}, errors
+    assert (code, sheet["verdict"], sheet["passed_gates"]) == (0, "pass", [0, 1])
+
+
+def test_a_rehearsal_is_never_ready(clean):
+    _, sheet, _, _ = clean
+    assert sheet["ready"] is False and sheet["rehearsal"] is True
+    assert sheet["summary"].startswith("REHEARSAL PASS")
+    assert check(sheet, "par.placement")["verdict"] == "not-applicable"
+    assert any(entry["id"] == "cmp.throughput" for entry in sheet["not_tested"])
+
+
+def test_every_field_is_there(clean):
+    _, sheet, _, _ = clean
+    assert check(sheet, "dec.sheet")["verdict"] == "pass"
+    for name in ("torch", "weights_sha256", "thresholds_sha256", "mfu", "command", "not_tested"):
+        assert sheet["fields"][name] is not None
+    assert sheet["fields"]["mfu"].startswith("unknown: ")
+
+
+def test_the_judge_saw_the_job(clean):
+    _, sheet, _, _ = clean
+    measured = check(sheet, "par.self-test")["measured"]
+    assert measured["known_good"] and measured["worker_fault"]["caught"]
+    assert all(fault["caught"] for fault in measured["faults"])
+    assert check(sheet, "par.gradients")["measured"]["tensors"] == 6
+    assert check(sheet, "ckpt.crash")["measured"]["killed_in_save"] > 0
+
+
+def test_run_folder_holds_everything(clean):
+    _, sheet, _, folder = clean
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["finished"] is True
+    for name in ("sheet.json", "report.html", "worker.py", "reference/lock.json"):
+        assert (folder / name).is_file(), name
+    assert set(sheet["files"]) >= {"reference/events.jsonl", "candidate/events.jsonl"}
+    for check_ in sheet["checks"]:
+        for name in check_["evidence"]:
+            assert (folder / name).exists(), name
+
+
+@pytest.mark.parametrize(
+    ("fault", "caught_by"),
+    [
+        ("drop-gradient", "par.gradients"),
+        ("swap-labels", "par.inputs-equal"),
+        ("lose-optimizer-state", "ckpt.resume"),
+        ("lose-rng-state", "ckpt.resume"),
+        ("skip-update", "par.updates"),
+        ("scale-weight", "par.inputs-equal"),
+    ],
+)
+def test_injected_fault_is_caught(pilot, fault, caught_by):
+    code, sheet, _ = pilot.run(SMALL, "--inject", fault)
+    assert check(sheet, caught_by)["verdict"] == "stop", check(sheet, caught_by)["why"]
+    assert code == 1 and sheet["verdict"] == "stop" and sheet["injected"] == fault
+
+
+def test_a_divergence_is_named_and_can_be_run_again(pilot):
+    _, sheet, _ = pilot.run(SMALL, "--inject", "drop-gradient")
+    assert check(sheet, "par.first-divergence")["verdict"] in ("pass", "not-judged")
+
+
+def test_gate_zero_only(pilot):
+    code, sheet, _ = pilot.run(SMALL, "--gate", "0")
+    assert code == 0 and sheet["asked_gates"] == [0]
+    assert not any(entry["id"].startswith("par.") for entry in sheet["checks"])
+    assert any(entry["id"] == "par.loss" and "not asked" in entry["why"] for entry in sheet["not_tested"])
