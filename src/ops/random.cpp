@@ -1,0 +1,219 @@
+// Random numbers: Philox words from a seed and an offset that are program inputs, so another draw is never another compile. The
+// distributions follow ATen's; the streams do not (ATen's CPU generator is a Mersenne twister).
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "ops/expr.h"
+
+namespace tpupilot::ops {
+namespace {
+
+// Mantissa bits of a type: a uniform number has as many.
+int digits(Elem elem) {
+  switch (elem) {
+    case Elem::F16: return 11;
+    case Elem::BF16: return 8;
+    case Elem::F64: return 53;
+    default: return 24;
+  }
+}
+
+Elem real_opmath(const Type& type) { return hlo::is_float(type.elem) || hlo::is_complex(type.elem) ? hlo::compute_elem(hlo::real_of(type.elem)) : Elem::F32; }
+
+// Every random row draws at most two words an element, 64 bits wide for f64 and integers: 128 bits an element cover all.
+uint64_t blocks(const std::vector<Type>& results) { return static_cast<uint64_t>(std::max<int64_t>(results[0].numel(), 1)); }
+
+// `count` integers in [0, 2^bits) for each element of `dims`, exact in `elem`.
+std::vector<Expr> drawn(Context& c, Elem elem, const Dims& dims, int64_t count, int bits) {
+  Builder& b = c.b;
+  const Elem word = elem == Elem::F64 ? Elem::U64 : Elem::U32;
+  Dims all = dims;
+  all.insert(all.begin(), count);
+  const Type type{word, all};
+  const int width = elem == Elem::F64 ? 64 : 32;
+  const Value words = b.binary("stablehlo.shift_right_logical", b.random_bits(c.random_state(), type), b.constant_int(width - bits, type));
+  // Through a signed type: the CPU plugins convert those in one instruction.
+  const Value numbers = b.convert(b.convert(words, word == Elem::U64 ? Elem::S64 : Elem::S32), elem);
+  std::vector<Expr> draws;
+  for (int64_t i = 0; i < count; ++i) draws.push_back(expr(c, b.reshape(b.slice_dim(numbers, 0, i, i + 1), dims)));
+  return draws;
+}
+
+// In [0, 1), multiples of 2^-bits.
+Expr uniform_number(Context& c, Elem elem, const Dims& dims, int bits) { return drawn(c, elem, dims, 1, bits)[0] * std::ldexp(1, -bits); }
+Expr uniform_number(Context& c, Elem elem, const Dims& dims) { return uniform_number(c, elem, dims, digits(elem)); }
+
+// In (0, 1), both ends excluded: the middles of 2^(digits - 1) equal parts.
+Expr open_uniform(Context& c, Elem elem, const Dims& dims) {
+  const int bits = digits(elem) - 1;
+  return (drawn(c, elem, dims, 1, bits)[0] + 0.5) * std::ldexp(1, -bits);
+}
+
+struct Normals {
+  Expr first, second;  // two independent standard normal numbers
+};
+Normals box_muller(Context& c, Elem elem, const Dims& dims) {
+  const int bits = digits(elem);
+  const std::vector<Expr> u = drawn(c, elem, dims, 2, bits);
+  const Expr radius = sqrt(-2 * log((u[0] + 1) * std::ldexp(1, -bits)));  // from (0, 1]
+  const Expr angle = u[1] * (2 * std::numbers::pi * std::ldexp(1, -bits));
+  return {radius * apply("stablehlo.cosine", angle), radius * apply("stablehlo.sine", angle)};
+}
+
+Values uniform(Context& c) {
+  const Type& type = c.result();
+  const Elem elem = real_opmath(type);
+  const Expr from = expr(c, c.scalar("from", elem)), to = expr(c, c.scalar("to", elem));
+  return {uniform_number(c, elem, type.dims, digits(type.elem)) * (to - from) + from};
+}
+
+// mean and std are tensors or numbers.
+Expr parameter(Context& c, std::string_view name, Elem elem, const Dims& dims) {
+  static constexpr std::string_view kTensorMean[] = {"normal.Tensor_float", "normal.Tensor_float_out", "normal.Tensor_Tensor", "normal.Tensor_Tensor_out"};
+  static constexpr std::string_view kTensorStd[] = {"normal.float_Tensor", "normal.float_Tensor_out", "normal.Tensor_Tensor", "normal.Tensor_Tensor_out"};
+  const auto& with_tensor = name == "mean" ? kTensorMean : kTensorStd;
+  if (std::find(std::begin(with_tensor), std::end(with_tensor), c.overload()) == std::end(with_tensor)) return expr(c, c.scalar(name, elem));
+  return expr(c, c.tensor_as(name, elem, dims));
+}
+
+Values normal(Context& c) {
+  const Type& type = c.result();
+  const Elem elem = real_opmath(type);
+  const Normals z = box_muller(c, elem, type.dims);
+  const Expr mean = parameter(c, "mean", elem, type.dims), std = parameter(c, "std", elem, type.dims);
+  if (!hlo::is_complex(type.elem)) return {z.first * std + mean};
+  const Expr part = std * std::sqrt(0.5);  // the variance is shared by the two parts
+  return {apply("stablehlo.complex", z.first * part + mean, z.second * part)};
+}
+
+Values log_normal(Context& c) { return {exp(expr(c, normal(c)[0]))}; }
+
+Values bernoulli_number(Context& c) {
+  const Expr p = expr(c, c.scalar("p", Elem::F32));
+  return {uniform_number(c, Elem::F32, c.result().dims) < p};
+}
+Values bernoulli_tensor(Context& c) {
+  const std::string_view name = c.has_argument("p") ? "p" : "self";
+  const Elem given = c.tensor(name).elem(), elem = hlo::is_float(given) ? hlo::compute_elem(given) : Elem::F32;
+  return {uniform_number(c, elem, c.result().dims) < expr(c, c.tensor_as(name, elem, c.result().dims))};
+}
+
+Values exponential(Context& c) {
+  const Elem elem = real_opmath(c.result());
+  return {-log(open_uniform(c, elem, c.result().dims)) / expr(c, c.scalar("lambd", elem))};
+}
+Values cauchy(Context& c) {
+  const Elem elem = real_opmath(c.result());
+  const Expr angle = (open_uniform(c, elem, c.result().dims) - 0.5) * std::numbers::pi;
+  const Expr tangent = apply("stablehlo.sine", angle) / apply("stablehlo.cosine", angle);
+  return {tangent * expr(c, c.scalar("sigma", elem)) + expr(c, c.scalar("median", elem))};
+}
+Values geometric(Context& c) {  // how often one must try for the first success
+  const Elem elem = real_opmath(c.result());
+  const Expr failures = log(open_uniform(c, elem, c.result().dims)) / log1p(-expr(c, c.scalar("p", elem)));
+  return {apply("stablehlo.ceil", failures)};
+}
+
+// ---------------------------------------------------------------- integers
+
+// The largest integer up to which random_() counts, itself included.
+int64_t largest_drawn(Elem elem) {
+  if (hlo::is_float(elem)) return int64_t{1} << digits(elem);
+  if (elem == Elem::Pred) return 1;
+  const int bits = static_cast<int>(hlo::byte_size(elem)) * 8 - (hlo::is_unsigned(elem) ? 0 : 1);
+  return bits >= 63 ? std::numeric_limits<int64_t>::max() : (int64_t{1} << bits) - 1;
+}
+
+// Uniform in [low, high]; a remainder of 64 random bits, as in ATen.
+Value integers_between(Context& c, int64_t low, int64_t high) {
+  Builder& b = c.b;
+  const Type words{Elem::U64, c.result().dims};
+  Value bits = b.random_bits(c.random_state(), words);
+  const uint64_t range = static_cast<uint64_t>(high) - static_cast<uint64_t>(low) + 1;  // 0 stands for 2^64
+  if (range > 0 && std::has_single_bit(range)) {
+    const Value mask = b.convert(b.constant_int(static_cast<int64_t>(range - 1), words.with(Elem::S64)), Elem::U64);
+    bits = b.logical_and(bits, mask);
+  } else if (range > 0) {
+    const Value divisor = b.convert(b.constant_int(static_cast<int64_t>(range), words.with(Elem::S64)), Elem::U64);
+    bits = b.binary("stablehlo.remainder", bits, divisor);
+  }
+  const Value offset = b.convert(bits, Elem::S64);
+  return low == 0 ? offset : b.add(offset, b.constant_int(low, offset.type));
+}
+
+Values random_integers(Context& c) {
+  const int64_t low = c.has_argument("from") ? c.integer("from") : 0;
+  if (!c.has_argument("to") || !c.given("to")) {
+    // from = the smallest int64 and no end is how ATen says: all 64 bits.
+    const bool all = low == std::numeric_limits<int64_t>::min();
+    return {integers_between(c, low, all ? std::numeric_limits<int64_t>::max() : largest_drawn(c.result().elem))};
+  }
+  const int64_t to = c.integer("to");
+  if (to <= low) {
+    throw hlo::Error("[random_] expects 'from' to be less than 'to', but got from=" + std::to_string(low) + " >= to=" + std::to_string(to));
+  }
+  return {integers_between(c, low, to - 1)};
+}
+
+// Random words with the position in the low bits, sorted: one operand sorts many times faster than two.
+Values random_permutation(Context& c) {
+  Builder& b = c.b;
+  const int64_t n = c.integer("n");
+  if (n == 0) return {b.zeros(c.result())};
+  const Type type{Elem::U64, {n}};
+  const int64_t mask = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))) - 1;
+  const Value low_bits = b.constant_int(mask, type);
+  const Value words = b.logical_and(b.random_bits(c.random_state(), type), b.logical_not(low_bits));
+  const Values sorted = b.sort({b.logical_or(words, b.iota(type, 0))}, 0, [&](const Values& v) {
+    return b.compare(hlo::Direction::LT, v[0], v[1]);
+  });
+  return {b.convert(b.logical_and(sorted[0], low_bits), Elem::S64)};
+}
+
+// ---------------------------------------------------------------- dropout
+
+Values native_dropout(Context& c) {
+  const Expr x = wide(c, "input");
+  const Dims& dims = x.v.dims();
+  if (c.given("train") && !c.boolean("train")) return {x, c.b.constant(1, {Elem::Pred, dims})};
+  const Expr keep = 1 - expr(c, c.scalar("p", Elem::F32));
+  const Expr mask = uniform_number(c, Elem::F32, dims) < keep;
+  const Expr scale = where(equal(keep, 0), 0, 1 / keep);
+  return {x * convert(mask, x.v.elem()) * convert(scale, x.v.elem()), mask};
+}
+
+Values native_dropout_backward(Context& c) {
+  const Expr g = wide(c, "grad_output");
+  return {g * convert(expr(c, c.tensor("mask")), g.v.elem()) * wide_scalar(c, "scale")};
+}
+
+Row random_row(std::vector<std::string_view> overloads, Emitter emit, std::string_view remark = {}) {
+  return {.overloads = std::move(overloads), .emit = std::move(emit), .random = blocks, .remark = remark};
+}
+
+}  // namespace
+
+std::vector<Row> random_rows() {
+  constexpr std::string_view kParameters = "parameters are program inputs: values that ATen refuses are not noticed here";
+  return {
+      random_row({"uniform_"}, uniform, kParameters),
+      random_row({"normal_", "normal.Tensor_float", "normal.Tensor_float_out", "normal.float_Tensor", "normal.float_Tensor_out",
+                  "normal.Tensor_Tensor", "normal.Tensor_Tensor_out"},
+                 normal, kParameters),
+      random_row({"log_normal_"}, log_normal, kParameters),
+      random_row({"bernoulli_.float"}, bernoulli_number, kParameters),
+      random_row({"bernoulli_.Tensor", "bernoulli.out"}, bernoulli_tensor, kParameters),
+      random_row({"exponential_"}, exponential, kParameters),
+      random_row({"cauchy_"}, cauchy, kParameters),
+      random_row({"geometric_"}, geometric, kParameters),
+      random_row({"random_", "random_.from", "random_.to"}, random_integers),
+      random_row({"randperm.generator_out"}, random_permutation),
+      random_row({"native_dropout"}, native_dropout),
+      {.overloads = {"native_dropout_backward"}, .emit = native_dropout_backward},
+  };
+}
+
+}  // namespace tpupilot::ops
