@@ -59,7 +59,4 @@ class Context {
   const RunState& run_;
 };
 
-// "NotImplementedError in the job's loss at step 0 (job.py:12): ..." of an `error` event.
-std::string describe_error(const nlohmann::json& event);
-
 }  // namespace tpupilot::pilot

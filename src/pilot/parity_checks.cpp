@@ -7,6 +7,7 @@
 #include "pilot/comparison.h"
 #include "pilot/context.h"
 #include "pilot/families.h"
+#include "pilot/job_error.h"
 
 namespace tpupilot::pilot::parity {
 
