@@ -41,10 +41,14 @@ class Context {
   virtual bool is_wrapped_number(std::string_view name) const = 0;               // a Python scalar that became a tensor
 
   // ---- scalars that are program inputs: schema types Scalar and float ----
+  virtual bool is_scalar(std::string_view name) const = 0;
   virtual Value scalar(std::string_view name, Elem elem) = 0;     // 0-d, converted
   virtual ScalarKind scalar_kind(std::string_view name) const = 0;
   // True only when the row lists `name` under Row::identities and the value is that identity.
   virtual bool is_identity(std::string_view name) const = 0;
+
+  // A scalar that the row lists under Row::constants: its value, for programs whose form depends on it.
+  virtual double constant(std::string_view name) const = 0;
 
   // ---- attributes: part of the key ----
   virtual int64_t integer(std::string_view name) const = 0;
@@ -92,6 +96,9 @@ struct Row {
     double value;
   };
   std::vector<Identity> identities = {};
+
+  // Scalar arguments that decide the form of the program (the order of a norm): part of the key, not an input.
+  std::vector<std::string_view> constants = {};
 
   // Random rows: how many 128-bit Philox blocks one call draws at most, from the result types; the generator's offset
   // moves on by it.

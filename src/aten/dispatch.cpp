@@ -1,0 +1,98 @@
+// One boxed kernel for every row of the op table, and its registration. A call makes its key; a known key runs its program;
+// an unknown one is built. Nothing here knows any op by name.
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/flat_hash_map.h>
+#include <torch/library.h>
+
+#include <mutex>
+
+#include "aten/counters.h"
+#include "aten/errors.h"
+#include "aten/index_masks.h"
+#include "aten/program.h"
+#include "aten/recorder.h"
+#include "ops/row.h"
+
+namespace tpupilot::aten {
+namespace {
+
+class RowKernel final : public c10::OperatorKernel {
+ public:
+  explicit RowKernel(const ops::Row* row) { overload_.row = row; }
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+    std::call_once(once_, [&] {
+      overload_.handle = &op;
+      overload_.facts = facts_of(op.schema(), *overload_.row);
+      register_overload(overload_.facts.overload, &signatures_);
+    });
+    try {
+      call(stack);
+    } catch (const c10::Error&) {
+      throw;  // already says it in torch's words
+    } catch (const std::exception& error) {
+      raise_for(overload_.facts.overload, error);
+    }
+  }
+
+ private:
+  void call(torch::jit::Stack* stack) {
+    if (overload_.facts.indexes) expand_masks(overload_.facts, stack);
+    const size_t count = overload_.facts.arguments.size();
+    const Arguments arguments(stack->data() + stack->size() - count, count);
+    Key key;
+    TensorRefs tensors;
+    make_key(overload_.facts, arguments, key, tensors);
+    if (Recorder::current() != nullptr) {
+      record_call(overload_, arguments, tensors, stack);
+      return;
+    }
+    const Program* program = find(key);
+    if (program == nullptr) {
+      // Meta kernels are Python: no lock is held while the program is built. Two threads may build one program twice.
+      program = keep(key, build_program(overload_, arguments, tensors));
+    } else {
+      counters().memory_hits.fetch_add(1, std::memory_order_relaxed);
+    }
+    run_program(*program, overload_, arguments, tensors, stack);
+  }
+
+  const Program* find(const Key& key) {
+    const std::lock_guard lock(mutex_);
+    const auto it = programs_.find(key);
+    return it == programs_.end() ? nullptr : it->second.get();
+  }
+  const Program* keep(const Key& key, std::unique_ptr<Program> program) {
+    const std::lock_guard lock(mutex_);
+    ++signatures_;
+    return programs_.emplace(key, std::move(program)).first->second.get();  // programs stay for the life of the process
+  }
+
+  Overload overload_;
+  std::once_flag once_;
+  std::mutex mutex_;
+  ska::flat_hash_map<Key, std::unique_ptr<Program>, KeyHash, KeyEqual> programs_;
+  std::atomic<int64_t> signatures_{0};
+};
+
+}  // namespace
+
+void register_rows() {
+  // How device copies look to the dispatcher: an op of our own with a row like any other (copies.cpp calls it).
+  static const ops::Row copy_row{.overloads = {"copy_"},
+                                 .emit = [](ops::Context& c) { return ops::Values{c.tensor("src")}; },
+                                 .shape = [](ops::Context& c) { return std::vector{c.tensor("self").type}; }};
+  static torch::Library own(torch::Library::DEF, "tpupilot", std::nullopt, __FILE__, __LINE__);
+  own.def("copy_(Tensor(a!) self, Tensor src) -> Tensor(a!)");
+  static torch::Library own_kernels(torch::Library::IMPL, "tpupilot", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  own_kernels.impl("copy_", torch::CppFunction::makeFromBoxedFunctor(std::make_unique<RowKernel>(&copy_row)));
+
+  static torch::Library kernels(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  for (const ops::Row& row : ops::rows()) {
+    for (const std::string_view overload : row.overloads) {
+      kernels.impl(std::string(overload).c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<RowKernel>(&row)));
+    }
+  }
+}
+
+}  // namespace tpupilot::aten

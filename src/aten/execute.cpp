@@ -1,0 +1,25 @@
+#include "aten/execute.h"
+
+#include "aten/element.h"
+
+namespace tpupilot::aten {
+
+std::shared_ptr<pjrt::Executable> compile(const hlo::Builder& builder, const hlo::Values& results, const pjrt::CompileOptions& options) {
+  std::vector<pjrt::Shape> parameters;
+  for (const hlo::Value& p : builder.parameters()) parameters.emplace_back(pjrt_type_of(p.elem()), p.dims());
+  return runtime().cache->get_or_compile(builder.module(results), options, parameters).executable;
+}
+
+void execute(const pjrt::Executable& executable, std::span<pjrt::Buffer* const> arguments, c10::DeviceIndex device,
+             std::span<BufferRef> results) {
+  executable.execute(arguments, device, results);
+  for (const BufferRef& r : results) {
+    if (debug()) {
+      r->wait();
+    } else {
+      note_pending(r, device);
+    }
+  }
+}
+
+}  // namespace tpupilot::aten

@@ -1,0 +1,245 @@
+#include "aten/program.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include "aten/cell.h"
+#include "aten/closed_ops.h"
+#include "aten/element.h"
+#include "aten/execute.h"
+#include "aten/generator.h"
+#include "aten/meta.h"
+#include "aten/runtime.h"
+#include "aten/storage.h"
+#include "layout/layout.h"
+#include "ops/promote.h"
+
+namespace tpupilot::aten {
+namespace {
+
+using hlo::Value;
+
+// The argument a result goes to, or null for a new tensor.
+const at::Tensor* destination(const ResultFacts& result, Arguments arguments) {
+  return result.slot.argument < 0 ? nullptr : &arguments[result.slot.argument].toTensor();
+}
+
+std::vector<ResultFacts> result_facts(const Overload& overload, Arguments arguments, CallContext& call) {
+  std::vector<TensorFacts> returned;
+  if (overload.row->shape) {
+    for (hlo::Type& type : overload.row->shape(call)) {
+      returned.push_back({type.dims, hlo::contiguous_strides(type.dims), dtype_of(type.elem)});
+    }
+  } else {
+    returned = run_meta(*overload.handle, arguments);
+  }
+  std::vector<ResultFacts> results;
+  for (size_t i = 0; i < overload.facts.results.size(); ++i) {
+    const ResultSlot slot = overload.facts.results[i];
+    if (slot.argument >= 0 && !call.given(overload.facts.arguments[slot.argument].name)) continue;  // no running statistics
+    ResultFacts r;
+    r.slot = slot;
+    if (slot.returned) {
+      TORCH_CHECK(i < returned.size(), "[", overload.facts.overload, "] the shape function gave ", returned.size(), " results");
+      r.strides = returned[i].strides;
+      r.dtype = returned[i].dtype;
+      r.type = {elem_of(r.dtype), returned[i].sizes};
+    } else {
+      const at::Tensor& t = arguments[slot.argument].toTensor();
+      r.dtype = t.scalar_type();
+      r.type = type_of(t);
+    }
+    results.push_back(std::move(r));
+  }
+  return results;
+}
+
+// Checks the destinations, and gives out= tensors of another size the right one. True if any was resized.
+bool prepare_destinations(const Overload& overload, const std::vector<ResultFacts>& results, Arguments arguments) {
+  bool resized = false;
+  for (const ResultFacts& r : results) {
+    const at::Tensor* t = destination(r, arguments);
+    if (t == nullptr) continue;
+    TORCH_CHECK(t->device().is_privateuseone(), "[", overload.facts.overload, "] the result goes to a ", t->device(),
+                " tensor, but the inputs are on the tpu; move it with .to('tpu')");
+    if (t->sizes() != c10::IntArrayRef(r.type.dims)) {
+      resize_tensor(*t, r.type.dims);
+      resized = true;
+    }
+    TORCH_CHECK(layout::internal_overlap(layout_of(*t)) != layout::Overlap::Yes,
+                "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+                "Please clone() the tensor before performing the operation.");
+  }
+  return resized;
+}
+
+// The flat value that the destination's storage holds afterwards.
+Value store(hlo::Builder& b, const Value& value, ResultFacts& r, const at::Tensor* destination, const std::function<Value()>& old) {
+  const layout::Layout l = destination != nullptr ? layout_of(*destination) : layout::Layout{r.type.dims, r.strides, 0};
+  r.length = destination != nullptr ? storage_length(*destination) : layout::end(l);
+  if (layout::covers(l, r.length)) return layout::write(b, {}, r.length, l, value);
+  const Value base = destination != nullptr ? old() : b.zeros({r.type.elem, {r.length}});
+  return layout::write(b, base, r.length, l, value);
+}
+
+// Emits the call; returns the flat values of the defined results, in order.
+hlo::Values emit(const Overload& overload, CallContext& call, Arguments arguments, std::vector<ResultFacts>& results) {
+  std::vector<hlo::Type> types;
+  for (const ResultFacts& r : results) types.push_back(r.type);
+  call.set_results(types);
+  if (overload.row->random) call.set_random_blocks(overload.row->random(types));
+  const hlo::Values values = overload.row->emit(call);
+  TORCH_CHECK(values.size() == results.size(), "[", overload.facts.overload, "] the emitter gave ", values.size(),
+              " results, the schema has ", results.size());
+  hlo::Values flats;
+  for (size_t i = 0; i < results.size(); ++i) {
+    ResultFacts& r = results[i];
+    r.defined = static_cast<bool>(values[i]);
+    if (!r.defined) continue;
+    Value v = ops::convert_like_aten(call.b, values[i], r.type.elem);
+    v = v.type.numel() == r.type.numel() ? call.b.reshape(v, r.type.dims) : call.b.broadcast(v, r.type.dims);
+    const int argument = r.slot.argument;
+    flats.push_back(store(call.b, v, r, destination(r, arguments), [&] { return call.flat(call.ordinal_of(argument)); }));
+  }
+  return flats;
+}
+
+// Takes the arguments off the stack and puts the returned tensors there.
+void leave_results(const Overload& overload, const c10::SmallVectorImpl<at::Tensor>& returned, torch::jit::Stack* stack) {
+  stack->erase(stack->end() - static_cast<std::ptrdiff_t>(overload.facts.arguments.size()), stack->end());
+  for (size_t i = 0; i < overload.facts.returns; ++i) stack->emplace_back(returned[i]);
+}
+
+const c10::IValue* generator_argument(const Overload& overload, Arguments arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (overload.facts.arguments[i].kind == ArgumentKind::Generator && arguments[i].isGenerator()) return &arguments[i];
+  }
+  return nullptr;
+}
+
+BufferRef random_state_buffer(const Program& program, const Overload& overload, Arguments arguments, c10::DeviceIndex device) {
+  const c10::IValue* given = generator_argument(overload, arguments);
+  at::Generator generator = given != nullptr ? given->toGenerator() : default_generator(device);
+  TORCH_CHECK(generator.device().is_privateuseone(), "Expected a '", c10::Device(c10::kPrivateUse1, device),
+              "' generator device but found '", generator.device(), "'");
+  const std::lock_guard lock(generator.mutex());
+  const auto [seed, offset] = generator.get<Generator>()->reserve(program.random_blocks);
+  const uint64_t words[2] = {seed, offset};
+  const int64_t dims[] = {2};
+  return runtime().client->from_host(words, pjrt::ElementType::U64, dims, device);
+}
+
+BufferRef scalar_input(const Input& input, const c10::IValue& value, c10::DeviceIndex device) {
+  switch (input.elem) {
+    case hlo::Elem::Pred: {
+      const bool v = value.toBool();
+      return scalar_buffer(input.elem, &v, device);
+    }
+    case hlo::Elem::S64: {
+      const int64_t v = value.toInt();
+      return scalar_buffer(input.elem, &v, device);
+    }
+    case hlo::Elem::F64: {
+      const double v = value.toDouble();
+      return scalar_buffer(input.elem, &v, device);
+    }
+    default: {
+      const c10::complex<double> v = value.toComplexDouble();
+      return scalar_buffer(input.elem, &v, device);
+    }
+  }
+}
+
+}  // namespace
+
+at::Tensor new_tensor(const hlo::Dims& sizes, const hlo::Dims& strides, c10::ScalarType dtype) {
+  return at::Tensor(at::detail::empty_strided_generic(sizes, strides, allocator(),
+                                                      c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), dtype));
+}
+
+std::unique_ptr<Program> build_program(const Overload& overload, Arguments arguments, const TensorRefs& tensors) {
+  Runtime& rt = runtime();
+  auto program = std::make_unique<Program>();
+  hlo::Builder builder(rt.eager_target);
+  CallContext call(builder, overload.facts, arguments, tensors, nullptr);
+  program->results = result_facts(overload, arguments, call);
+  program->resizes = prepare_destinations(overload, program->results, arguments);
+  const hlo::Values flats = emit(overload, call, arguments, program->results);
+  program->outputs = flats.size();
+  program->inputs.append(call.inputs().begin(), call.inputs().end());
+  if (overload.row->random) {
+    std::vector<hlo::Type> types;
+    for (const ResultFacts& r : program->results) types.push_back(r.type);
+    program->random_blocks = overload.row->random(types);
+  }
+  program->executable = compile(builder, flats, rt.eager_options);
+  return program;
+}
+
+void run_program(const Program& program, const Overload& overload, Arguments arguments, const TensorRefs& tensors,
+                 torch::jit::Stack* stack) {
+  const c10::DeviceIndex device = device_of_call(tensors, arguments);
+  if (program.resizes) {
+    for (const ResultFacts& r : program.results) {
+      if (const at::Tensor* t = destination(r, arguments)) resize_tensor(*t, r.type.dims);
+    }
+  }
+  c10::SmallVector<BufferRef, 2> temporary;  // keeps scalar inputs alive over the call
+  c10::SmallVector<pjrt::Buffer*, 8> in;
+  for (const Input& input : program.inputs) {
+    switch (input.kind) {
+      case Input::Tensor:
+        in.push_back(buffer_of(*tensors[input.index]).get());
+        continue;
+      case Input::HostTensor:
+        temporary.push_back(scalar_buffer(input.elem, tensors[input.index]->const_data_ptr(), device));
+        break;
+      case Input::Scalar:
+        temporary.push_back(scalar_input(input, arguments[input.index], device));
+        break;
+      case Input::RandomState:
+        temporary.push_back(random_state_buffer(program, overload, arguments, device));
+        break;
+    }
+    in.push_back(temporary.back().get());
+  }
+  c10::SmallVector<BufferRef, 4> out(program.outputs);
+  execute(*program.executable, {in.data(), in.size()}, device, {out.data(), out.size()});
+
+  c10::SmallVector<at::Tensor, 4> returned;
+  size_t next = 0;
+  const int before = exchange_device(device);
+  for (const ResultFacts& r : program.results) {
+    at::Tensor t;
+    if (r.defined) {
+      const at::Tensor* to = destination(r, arguments);
+      t = to != nullptr ? *to : new_tensor(r.type.dims, r.strides, r.dtype);
+      assign(cell_of(t), std::move(out[next++]), r.type.elem, r.length);
+    }
+    if (r.slot.returned) returned.push_back(std::move(t));
+  }
+  set_current_device_unchecked(static_cast<c10::DeviceIndex>(before));
+  leave_results(overload, returned, stack);
+}
+
+void record_call(const Overload& overload, Arguments arguments, const TensorRefs& tensors, torch::jit::Stack* stack) {
+  Recorder& recorder = *Recorder::current();
+  CallContext call(recorder.builder(), overload.facts, arguments, tensors, &recorder);
+  std::vector<ResultFacts> results = result_facts(overload, arguments, call);
+  prepare_destinations(overload, results, arguments);
+  const hlo::Values flats = emit(overload, call, arguments, results);
+  c10::SmallVector<at::Tensor, 4> returned;
+  size_t next = 0;
+  for (const ResultFacts& r : results) {
+    at::Tensor t;
+    if (r.defined) {
+      const at::Tensor* to = destination(r, arguments);
+      t = to != nullptr ? *to : new_tensor(r.type.dims, r.strides, r.dtype);
+      recorder.set_value(t, flats[next++]);
+    }
+    if (r.slot.returned) returned.push_back(std::move(t));
+  }
+  leave_results(overload, returned, stack);
+}
+
+}  // namespace tpupilot::aten

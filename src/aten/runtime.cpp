@@ -1,0 +1,190 @@
+#include "aten/runtime.h"
+
+#include <c10/util/Exception.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <mutex>
+
+#include "aten/errors.h"
+#include "pjrt/plugin_finder.h"
+
+namespace tpupilot::aten {
+namespace {
+
+struct Settings {
+  std::string plugin = "cpu";
+  std::vector<std::string> site_packages;
+  int device_count = 1;
+};
+Settings& settings() {
+  static auto* s = new Settings;
+  return *s;
+}
+
+thread_local c10::DeviceIndex t_device = 0;
+
+struct Holder {
+  std::mutex mutex;
+  std::atomic<Runtime*> runtime{nullptr};
+  pid_t pid = 0;  // of the process that loaded the plugin
+};
+Holder& holder() {
+  static auto* h = new Holder;
+  return *h;
+}
+
+std::unique_ptr<Runtime> load() {
+  const std::string path = pjrt::find_plugin(settings().plugin, settings().site_packages);
+  const pjrt::Plugin& plugin = pjrt::Plugin::load(path);
+  auto rt = std::make_unique<Runtime>();
+  rt->client = pjrt::Client::create(plugin, {.device_count = settings().device_count, .asynchronous = false});
+  rt->cache = std::make_unique<cache::ExecutableCache>(rt->client);
+  rt->eager_options = pjrt::eager_options();
+  rt->region_options = pjrt::region_options();
+  rt->region_target.region = true;
+  return rt;
+}
+
+// ---- results that may still be computed ----
+class Pending {
+ public:
+  void add(const BufferRef& buffer) {
+    const std::lock_guard lock(mutex_);
+    if (buffers_.size() >= kLimit) std::erase_if(buffers_, [](const auto& weak) { return weak.expired() || weak.lock()->is_ready(); });
+    buffers_.push_back(buffer);
+  }
+  std::vector<std::weak_ptr<pjrt::Buffer>> take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(buffers_, {});
+  }
+  bool idle() {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(buffers_, [](const auto& weak) {
+      const BufferRef buffer = weak.lock();
+      return !buffer || buffer->is_ready();
+    });
+    return buffers_.empty();
+  }
+
+ private:
+  static constexpr size_t kLimit = 512;
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<pjrt::Buffer>> buffers_;
+};
+Pending& pending(c10::DeviceIndex device) {
+  static auto* all = new std::array<Pending, 64>;
+  return all->at(device);
+}
+
+size_t host_memory() { return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE)); }
+
+}  // namespace
+
+void configure(std::string plugin, std::vector<std::string> site_packages, int device_count) {
+  TORCH_CHECK(!loaded(), "[tpu] the plugin is loaded already; its settings cannot change any more");
+  settings() = {std::move(plugin), std::move(site_packages), device_count};
+}
+
+Runtime& runtime() {
+  Holder& h = holder();
+  if (Runtime* rt = h.runtime.load(std::memory_order_acquire)) {
+    return *rt;
+  }
+  const std::lock_guard lock(h.mutex);
+  if (h.runtime.load() == nullptr) {
+    h.runtime = translated("initialize", [] { return load(); }).release();  // never destroyed: plugins do not like it at exit
+    h.pid = getpid();
+  }
+  return *h.runtime.load();
+}
+
+bool loaded() noexcept { return holder().runtime.load() != nullptr; }
+bool in_bad_fork() noexcept { return loaded() && holder().pid != getpid(); }
+
+std::string plugin_path() {
+  try {
+    return pjrt::find_plugin(settings().plugin, settings().site_packages);
+  } catch (const std::exception&) {
+    return "";
+  }
+}
+
+bool available() noexcept {
+  try {
+    const std::string path = plugin_path();
+    return !path.empty() && std::filesystem::exists(path);
+  } catch (...) {
+    return false;
+  }
+}
+
+c10::DeviceIndex device_count() noexcept { return static_cast<c10::DeviceIndex>(settings().device_count); }
+c10::DeviceIndex current_device() noexcept { return t_device; }
+void set_current_device_unchecked(c10::DeviceIndex index) noexcept { t_device = index; }
+
+void set_current_device(c10::DeviceIndex index) {
+  TORCH_CHECK(index >= 0 && index < device_count(), "[tpu] there is no device tpu:", int{index}, "; ", int{device_count()},
+              " exist(s) (TPUPILOT_DEVICES sets the number)");
+  t_device = index;
+}
+
+c10::DeviceIndex exchange_device(c10::DeviceIndex index) {
+  const c10::DeviceIndex before = t_device;
+  if (index >= 0 && index != before) set_current_device(index);  // -1: leave it
+  return before;
+}
+
+std::map<std::string, std::string> runtime_description() {
+  const pjrt::Client& client = *runtime().client;
+  const pjrt::ApiVersion api = client.plugin().api_version();
+  return {{"platform_name", client.platform_name()},
+          {"platform_version", client.platform_version()},
+          {"pjrt_api", std::to_string(api.major) + "." + std::to_string(api.minor)},
+          {"device_kind", client.devices().empty() ? "" : client.devices().front().kind}};
+}
+
+void add_runtime_counters(std::map<std::string, double>& values) {
+  const Runtime& rt = runtime();
+  const pjrt::CounterValues c = rt.client->counters().snapshot();
+  const cache::CacheCounters k = rt.cache->counters();
+  values["compiles"] = static_cast<double>(c.compiles);
+  values["compile_seconds"] = static_cast<double>(c.compile_nanoseconds) * 1e-9;
+  values["executions"] = static_cast<double>(c.executions);
+  values["h2d_bytes"] = static_cast<double>(c.h2d_bytes);
+  values["d2h_bytes"] = static_cast<double>(c.d2h_bytes);
+  values["zero_copy_uploads"] = static_cast<double>(c.zero_copy_uploads);
+  values["disk_hits"] = static_cast<double>(k.disk_hits);
+  values["disk_misses"] = static_cast<double>(k.misses);
+  values["cache_corrupt"] = static_cast<double>(k.corrupt);
+  values["cache_write_failures"] = static_cast<double>(k.write_failures);
+}
+
+void note_pending(const BufferRef& buffer, c10::DeviceIndex device) { pending(device).add(buffer); }
+
+void synchronize(c10::DeviceIndex device) {
+  for (const auto& weak : pending(device).take()) {
+    if (const BufferRef buffer = weak.lock()) buffer->wait();
+  }
+}
+
+bool idle(c10::DeviceIndex device) { return pending(device).idle(); }
+
+std::pair<size_t, size_t> memory_info(c10::DeviceIndex device) {
+  const size_t total = host_memory();
+  const size_t used = bytes_allocated(device);
+  return {total > used ? total - used : 0, total};
+}
+
+bool debug() {
+  static const bool on = [] {
+    const char* text = std::getenv("TPUPILOT_DEBUG");
+    return text != nullptr && std::string(text) == "1";
+  }();
+  return on;
+}
+
+}  // namespace tpupilot::aten

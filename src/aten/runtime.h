@@ -1,0 +1,62 @@
+// The process's one PJRT client, loaded by the first operation on the device: importing the package loads no plugin.
+// All functions may be called from any thread.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cache/executable_cache.h"
+#include "hlo/target.h"
+#include "pjrt/client.h"
+
+namespace tpupilot::aten {
+
+using BufferRef = std::shared_ptr<pjrt::Buffer>;
+
+struct Runtime {
+  std::shared_ptr<pjrt::Client> client;
+  std::unique_ptr<cache::ExecutableCache> cache;
+  hlo::Target eager_target;
+  pjrt::CompileOptions eager_options;
+  hlo::Target region_target;
+  pjrt::CompileOptions region_options;
+};
+
+// From Python at import: the plugin's name or path (TPUPILOT_PLUGIN), where installed plugins lie, the number of devices.
+void configure(std::string plugin, std::vector<std::string> site_packages, int device_count);
+
+// Loads the plugin on the first call; raises a sentence that says what to do if that fails, and again on later calls.
+// Raises in a forked child of a process that had loaded it.
+Runtime& runtime();
+bool loaded() noexcept;
+bool in_bad_fork() noexcept;       // a forked child of a process that had loaded the plugin
+bool available() noexcept;         // the plugin file exists; loads nothing
+std::string plugin_path();         // "" if it cannot be found
+std::map<std::string, std::string> runtime_description();          // of the loaded plugin: platform, versions
+void add_runtime_counters(std::map<std::string, double>& values);  // PJRT's and the cache's; the plugin must be loaded
+
+c10::DeviceIndex device_count() noexcept;
+c10::DeviceIndex current_device() noexcept;                        // of this thread
+void set_current_device(c10::DeviceIndex index);                   // raises if out of range
+c10::DeviceIndex exchange_device(c10::DeviceIndex index);
+void set_current_device_unchecked(c10::DeviceIndex index) noexcept;
+
+// Results that may still be computed. `synchronize` waits for all of a device's and raises the first error among them.
+void note_pending(const BufferRef& buffer, c10::DeviceIndex device);
+void synchronize(c10::DeviceIndex device);
+bool idle(c10::DeviceIndex device);
+
+// {free, total} bytes. The CPU plugin reports none: then it is the host's memory, less what our tensors hold.
+std::pair<size_t, size_t> memory_info(c10::DeviceIndex device);
+size_t bytes_allocated(c10::DeviceIndex device);
+size_t peak_bytes_allocated(c10::DeviceIndex device);
+void reset_peak_bytes(c10::DeviceIndex device);
+
+bool debug();                      // TPUPILOT_DEBUG=1: wait after each op, name it in the error
+
+}  // namespace tpupilot::aten

@@ -1,0 +1,70 @@
+// What a call looks like to the program cache: the facts of an overload's schema, and the key of one call.
+// The key holds all that shapes the program (dtypes, sizes, strides, offsets, storage lengths, attributes) and nothing that is
+// a program input (scalar values, 0-d CPU tensors, seeds).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/function_schema.h>
+#include <ATen/core/ivalue.h>
+#include <c10/util/SmallVector.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/row.h"
+
+namespace tpupilot::aten {
+
+using Arguments = c10::ArrayRef<c10::IValue>;
+using Key = c10::SmallVector<uint64_t, 48>;
+// All tensors of a call in schema order, lists flattened; null for None and undefined ones. Borrowed from the stack.
+using TensorRefs = c10::SmallVector<const at::Tensor*, 8>;
+
+struct KeyHash {
+  size_t operator()(const Key& key) const;
+};
+struct KeyEqual {
+  bool operator()(const Key& a, const Key& b) const;
+};
+
+enum class ArgumentKind { Tensor, TensorList, Scalar, Generator, Attribute };
+
+struct ArgumentFacts {
+  std::string name;
+  ArgumentKind kind = ArgumentKind::Attribute;
+  bool written = false;
+  std::optional<double> identity;  // Row::identities
+  int expand_to = 0;               // int[N] that may be given as one number
+};
+
+// Where a result goes: a new tensor, or one of the arguments (in-place and out= overloads, mutated statistics).
+struct ResultSlot {
+  int argument = -1;      // -1 = a new tensor
+  bool returned = true;   // false: a mutated argument that the schema does not return
+};
+
+struct SchemaFacts {
+  std::string overload;               // "add.out"
+  std::vector<ArgumentFacts> arguments;
+  std::vector<ResultSlot> results;    // the schema's returns, then the row's mutated arguments
+  size_t returns = 0;
+  bool indexes = false;               // has a Tensor?[] argument named indices, which may hold masks
+
+  int index_of(std::string_view name) const;  // -1 if there is none
+};
+
+SchemaFacts facts_of(const c10::FunctionSchema& schema, const ops::Row& row);
+
+// Fills `key` and `tensors` from the arguments.
+void make_key(const SchemaFacts& facts, Arguments arguments, Key& key, TensorRefs& tensors);
+
+// True if the argument is the row's identity value, so that the program does without the input.
+bool is_identity(const ArgumentFacts& facts, const c10::IValue& value);
+ops::ScalarKind scalar_kind(const c10::IValue& value);
+
+// The device of a call: that of its first device tensor, else of a device argument, else the current one.
+c10::DeviceIndex device_of_call(const TensorRefs& tensors, Arguments arguments);
+
+}  // namespace tpupilot::aten
