@@ -60,7 +60,7 @@ class ExecutableCache {
   explicit ExecutableCache(std::shared_ptr<pjrt::Client> client, Settings settings = Settings::from_environment());
   ~ExecutableCache();
 
-  // `note` is stored with a program that had to be compiled; the entry that comes back holds the note it was stored with.
+  // `note` is stored with a program that had to be compiled; what comes back holds the note it was stored with.
   // Throws what Client::compile throws.
   Entry get_or_compile(std::string_view program, const pjrt::CompileOptions& options,
                        const std::vector<pjrt::Shape>& parameters, std::string_view note = {});

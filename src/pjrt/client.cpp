@@ -1,6 +1,5 @@
 #include "pjrt/client.h"
 
-#include <chrono>
 #include <cstring>
 #include <map>
 
@@ -146,17 +145,21 @@ std::shared_ptr<Client> Client::create(const Plugin& plugin, const ClientOptions
   detail::watch_forks();
   const std::lock_guard lock(made().mutex);
   const uint32_t generation = detail::fork_generation.load();
-  const auto [first, fresh] = made().first_generation.emplace(&plugin, generation);
-  if (!fresh && first->second != generation) ClientCore::raise_forked("Client::create");
+  const auto first = made().first_generation.find(&plugin);
+  if (first != made().first_generation.end() && first->second != generation) {
+    ClientCore::raise_forked("Client::create");
+  }
 
-  auto core = std::make_unique<ClientCore>();
-  core->plugin = &plugin;
-  core->api = plugin.api_;
-  core->generation = generation;
-  core->client = create_client(core->api, options);
-  made().cores.push_back(core.get());
+  auto owner = std::make_unique<ClientCore>();
+  owner->plugin = &plugin;
+  owner->api = plugin.api_;
+  owner->generation = generation;
+  owner->client = create_client(owner->api, options);
+  made().first_generation.emplace(&plugin, generation);
+  made().cores.push_back(owner.get());
+  ClientCore* core = owner.release();
   read_client(*core);
-  return std::shared_ptr<Client>(new Client(core.release()));
+  return std::shared_ptr<Client>(new Client(core));
 }
 
 const Plugin& Client::plugin() const { return *core_->plugin; }

@@ -146,10 +146,10 @@ const Plugin& Plugin::load(const std::string& path) {
   Library library;
   const PJRT_Api* api = open(path, library)();
   check_api(path, api);
+  library.handle = nullptr;  // from here on the plugin may have threads: it stays, even if it fails
   TPUPILOT_PJRT_ARGS(Plugin_Initialize, initialize);
   detail::check(api, api->PJRT_Plugin_Initialize(&initialize), "Plugin::load");
   const auto* plugin = new Plugin(path, api);
-  library.handle = nullptr;
   loaded().by_file[key] = plugin;
   return *plugin;
 }

@@ -24,8 +24,8 @@ struct ApiVersion {
 class Plugin {
  public:
   // Opens the library, checks its API version, and initialises it. A second call with the same file returns the same
-  // object; a failed call leaves nothing behind, so it may be repeated. Throws Error: NotFound (no such file),
-  // InvalidArgument (not a shared library, or one without GetPjrtApi), Unimplemented (API too old), or the plugin's own.
+  // object; a failed call may be repeated. Throws Error: NotFound (no such file), InvalidArgument (not a shared
+  // library, or one without GetPjrtApi), Unimplemented (API too old), or the plugin's own.
   // Sets TF_CPP_MIN_LOG_LEVEL=3 before opening, unless it is set. Any thread.
   static const Plugin& load(const std::string& path);
 

@@ -247,7 +247,9 @@ TEST_F(Cache, EvictsTheOldestUse) {
   };
   const auto file = [&](int i) { return root() / "executables" / keys[i].hex().substr(0, 2) / keys[i].hex(); };
   for (int i = 0; i < 4; ++i) put(i);
-  for (int i = 0; i < 4; ++i) fs::last_write_time(file(i), fs::file_time_type::clock::now() - std::chrono::hours(9 - i));
+  for (int i = 0; i < 4; ++i) {
+    fs::last_write_time(file(i), fs::file_time_type::clock::now() - std::chrono::hours(9 - i));
+  }
   EXPECT_TRUE(fresh().load(keys[0], pjrt::eager_options(), kTwo).has_value());  // a use makes it the youngest
   put(4);
   EXPECT_EQ(cache.counters().evictions, 1);

@@ -263,7 +263,8 @@ FAKE(DeviceDescription_Kind) {
 FAKE(Client_Compile) {
   FAULT(Client_Compile)
   const std::string_view options(args->compile_options, args->compile_options_size);
-  if (const char* unknown = fake::variable("FAKE_PJRT_UNKNOWN_OPTION"); unknown && options.find(unknown) != options.npos) {
+  const char* unknown = fake::variable("FAKE_PJRT_UNKNOWN_OPTION");
+  if (unknown != nullptr && options.find(unknown) != options.npos) {
     return fake::error(PJRT_Error_Code_INVALID_ARGUMENT, std::string("No such compile option: '") + unknown + "'");
   }
   std::string text(args->program->code, args->program->code_size);

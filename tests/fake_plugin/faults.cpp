@@ -23,8 +23,8 @@ struct Calls {
 };
 
 Calls& all_calls() {
-  static auto* c = new Calls;
-  return *c;
+  static Calls c;  // goes when the library is closed
+  return c;
 }
 
 }  // namespace
@@ -62,7 +62,8 @@ PJRT_Error* fault(const std::string& function) {
   const std::string rest = wanted.substr(function.size() + 1);
   if (++c.since != std::atol(rest.c_str())) return nullptr;
   const size_t colon = rest.find(':');
-  const int code = colon == std::string::npos ? PJRT_Error_Code_RESOURCE_EXHAUSTED : std::atoi(rest.c_str() + colon + 1);
+  const int code =
+      colon == std::string::npos ? PJRT_Error_Code_RESOURCE_EXHAUSTED : std::atoi(rest.c_str() + colon + 1);
   return error(static_cast<PJRT_Error_Code>(code), "fault in " + function);
 }
 

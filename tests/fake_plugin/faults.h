@@ -3,7 +3,7 @@
 //   FAKE_PJRT_STRUCT_SIZE              the size of the function table to report
 //   FAKE_PJRT_NULL_SLOT                functions, with commas between, whose slot in the table is null
 //   FAKE_PJRT_UNIMPLEMENTED            functions, with commas between, that return UNIMPLEMENTED
-//   FAKE_PJRT_FAIL                     function:n[:code]: its n-th call from when this was set fails (RESOURCE_EXHAUSTED)
+//   FAKE_PJRT_FAIL                     function:n[:code]: its n-th call since this was set fails (code 8)
 //   FAKE_PJRT_PARTIAL                  a failing Execute has filled its first output
 //   FAKE_PJRT_ASYNC_ERROR              events of outputs carry INTERNAL
 //   FAKE_PJRT_UNKNOWN_OPTION           Compile refuses options that contain this text

@@ -77,8 +77,8 @@ inline void expect_no_leaks() {
 // x + y of one type, as StableHLO text: `add_program("4xf32")`.
 inline std::string add_program(const std::string& type) {
   const std::string t = "tensor<" + type + ">";
-  return "module @add { func.func @main(%x: " + t + ", %y: " + t + ") -> " + t + " { %0 = \"stablehlo.add\"(%x, %y) : (" +
-         t + ", " + t + ") -> " + t + " return %0 : " + t + " } }";
+  return "module @add { func.func @main(%x: " + t + ", %y: " + t + ") -> " + t +
+         " { %0 = \"stablehlo.add\"(%x, %y) : (" + t + ", " + t + ") -> " + t + " return %0 : " + t + " } }";
 }
 
 // Runs `statement` and returns the Error it throws; fails the test if it throws none.

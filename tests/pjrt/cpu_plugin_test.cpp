@@ -28,7 +28,8 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kFour[] = {4};
 
-std::shared_ptr<Executable> add4(Client& client, const std::string& type = "f32", ElementType element = ElementType::F32) {
+std::shared_ptr<Executable> add4(Client& client, const std::string& type = "f32",
+                                 ElementType element = ElementType::F32) {
   return client.compile(add_program("4x" + type), pjrt::eager_options(), {{element, {4}}, {element, {4}}});
 }
 

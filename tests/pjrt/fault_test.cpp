@@ -95,7 +95,8 @@ TEST_F(Fault, ExecuteRunsOutOfMemory) {
   program();
   for (const bool partial : {false, true}) {
     const ScopedVariable some("FAKE_PJRT_PARTIAL", partial ? "1" : nullptr);
-    const ScopedVariable reset("FAKE_PJRT_FAIL", partial ? "LoadedExecutable_Execute:1:8" : "LoadedExecutable_Execute:1");
+    const ScopedVariable fail("FAKE_PJRT_FAIL",
+                              partial ? "LoadedExecutable_Execute:1:8" : "LoadedExecutable_Execute:1");
     EXPECT_EQ(error_of([&] { run(*x); }).code(), Error::Code::ResourceExhausted);
     EXPECT_EQ(out_[0], nullptr);
     EXPECT_EQ(test::fake_live("buffers"), 1);  // a filled output was given back
@@ -112,7 +113,8 @@ TEST_F(Fault, AsynchronousErrorShowsWhereTheValuesAreAskedFor) {
   float values[4];
   for (int i = 0; i < 2; ++i) {  // again, each time
     EXPECT_EQ(error_of([&] { out_[0]->wait(); }).code(), Error::Code::Internal);
-    EXPECT_THAT(error_of([&] { out_[0]->copy_to_host(values, sizeof(values)); }).what(), HasSubstr("asynchronous fault"));
+    EXPECT_THAT(error_of([&] { out_[0]->copy_to_host(values, sizeof(values)); }).what(),
+                HasSubstr("asynchronous fault"));
     EXPECT_THROW(out_[0]->host_pointer(), Error);
   }
   drop_outputs();
