@@ -1,0 +1,101 @@
+#include "layout/plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "hlo/text.h"
+
+namespace tpupilot::layout {
+
+using hlo::bracketed;
+
+Canonical canonical(const Layout& l) {
+  Canonical c;
+  for (size_t i = 0; i < l.sizes.size(); ++i) {
+    if (l.sizes[i] == 1) continue;
+    if (l.strides[i] == 0) {
+      c.expanded = true;
+    } else {
+      c.sorted_dims.push_back(static_cast<int64_t>(i));
+    }
+  }
+  std::stable_sort(c.sorted_dims.begin(), c.sorted_dims.end(), [&](int64_t a, int64_t b) {
+    return l.strides[static_cast<size_t>(a)] > l.strides[static_cast<size_t>(b)];
+  });
+  for (int64_t d : c.sorted_dims) {
+    const Step next{l.sizes[static_cast<size_t>(d)], l.strides[static_cast<size_t>(d)]};
+    c.sorted_sizes.push_back(next.size);
+    if (!c.steps.empty() && c.steps.back().stride == next.size * next.stride) {
+      c.steps.back() = {c.steps.back().size * next.size, next.stride};
+    } else {
+      c.steps.push_back(next);
+    }
+  }
+  return c;
+}
+
+int64_t extent(const std::vector<Step>& steps) {
+  int64_t last = 0;
+  for (const Step& s : steps) last += (s.size - 1) * s.stride;
+  return last + 1;
+}
+
+Plan plan(std::vector<Step> steps, int64_t offset, int64_t length) {
+  Plan p;
+  while (!steps.empty()) {
+    const auto [size, stride] = steps.front();
+    if (steps.size() == 1 && (stride == 1 || length % stride != 0)) {
+      p.axes.push_back({length, offset, stride, size});
+      return p;
+    }
+    std::vector<Step> inner(steps.begin() + 1, steps.end());
+    // The largest unit that divides both the axis and the stride: where a row straddles its multiples, it straddles
+    // those of every smaller one.
+    const int64_t unit = std::gcd(stride, length), row = extent(inner);
+    if (stride < row || offset % unit + row > unit) {
+      p.rest = stride < row ? Plan::Rest::Interleaved : Plan::Rest::Misaligned;
+      p.rest_steps = std::move(steps);
+      p.rest_offset = offset;
+      p.rest_length = length;
+      return p;
+    }
+    p.axes.push_back({length / unit, offset / unit, stride / unit, size});
+    steps = std::move(inner);
+    length = unit;
+    offset %= unit;
+  }
+  p.axes.push_back({length, offset, 1, 1});
+  return p;
+}
+
+hlo::Value flat_indices(hlo::Builder& b, const std::vector<Step>& steps, int64_t offset, int64_t unit, int64_t length) {
+  Dims sizes;
+  for (const Step& s : steps) sizes.push_back(s.size);
+  const hlo::Type type{index_elem(length), sizes};
+  hlo::Value index = b.constant_int(offset / unit, type);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const hlo::Value counter = b.iota(type, static_cast<int64_t>(i));
+    const int64_t stride = steps[i].stride / unit;
+    index = b.add(index, stride == 1 ? counter : b.mul(counter, b.constant_int(stride, type)));
+  }
+  return b.reshape(index, {hlo::product(sizes), 1});
+}
+
+std::string described(const Layout& l) {
+  return "sizes " + bracketed(l.sizes) + ", strides " + bracketed(l.strides) + ", offset " + std::to_string(l.offset);
+}
+
+void check_bounds(const char* function, const Layout& l, int64_t length) {
+  const std::string where = "[" + std::string(function) + "] " + described(l);
+  if (l.sizes.size() != l.strides.size()) throw hlo::Error(where + ": as many strides as sizes are needed");
+  const auto negative = [](int64_t v) { return v < 0; };
+  if (l.offset < 0 || std::any_of(l.sizes.begin(), l.sizes.end(), negative) ||
+      std::any_of(l.strides.begin(), l.strides.end(), negative)) {
+    throw hlo::Error(where + ": negative numbers");
+  }
+  if (end(l) > length) {
+    throw hlo::Error(where + " reach to " + std::to_string(end(l)) + " in a buffer of " + std::to_string(length) + " elements");
+  }
+}
+
+}  // namespace tpupilot::layout
