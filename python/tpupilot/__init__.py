@@ -4,7 +4,9 @@
 works. ``import tpupilot`` does the same. Importing loads no plugin; the first operation on the device does.
 """
 
+import atexit
 import os
+import time
 import warnings
 
 __version__ = "0.1.0"
@@ -57,7 +59,39 @@ def _register():
     device.configure(os.environ)
     torch._register_device_module("tpu", device)
     torch.utils.generate_methods_for_privateuse1_backend(unsupported_dtype=[torch.complex32])
+    atexit.register(_let_autograd_threads_finish)
     _state["owner"] = "tpupilot"
+
+
+def _autograd_threads():
+    """CPU time used so far by each of autograd's device threads, by thread id, and whether all of them sleep."""
+    used, asleep = {}, True
+    for task in os.listdir("/proc/self/task"):
+        try:
+            with open(f"/proc/self/task/{task}/stat") as f:
+                name, _, fields = f.read().partition("(")[2].rpartition(")")
+        except OSError:
+            continue  # it ended
+        if name.startswith("pt_autograd"):
+            state, *rest = fields.split()
+            used[task] = rest[10:12]
+            asleep = asleep and state == "S"
+    return used, asleep
+
+
+def _let_autograd_threads_finish():
+    """Gives autograd's device threads the GIL before the interpreter goes.
+
+    After the last backward() such a thread still frees its graph, for which it takes the GIL. If the interpreter is already
+    finalising then, CPython ends the thread inside a destructor, and the process aborts (CPython 3.11, torch 2.13).
+    """
+    before, _ = _autograd_threads()
+    for _ in range(100) if before else ():
+        time.sleep(0.001)  # lets the GIL go
+        now, asleep = _autograd_threads()
+        if asleep and now == before:
+            return
+        before = now
 
 
 import torch  # noqa: E402, F401  (after _autoload is defined: importing torch calls it)

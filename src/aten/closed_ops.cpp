@@ -93,6 +93,13 @@ const at::Tensor& resize(const at::Tensor& self, at::IntArrayRef sizes, std::opt
   return self;
 }
 
+// `parameter.data = tensor` (which is how module.to() moves a parameter and keeps its identity) asks this. A tensor here is an
+// ordinary strided TensorImpl, so that it may take the place of a dense CPU tensor and the other way round.
+bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
+  const auto dense = [](const at::Tensor& t) { return t.layout() == at::kStrided && (t.is_cpu() || t.is_privateuseone()); };
+  return dense(self) && dense(from);
+}
+
 // ---- results whose shape depends on data: the host reads, counts and sends back ----
 at::Tensor nonzero_on_host(const at::Tensor& self) { return self.cpu().nonzero().to(self.device()); }
 
@@ -177,6 +184,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("set_.source_Tensor", TORCH_FN(set_tensor));
   m.impl("set_", TORCH_FN(set_empty));
   m.impl("resize_", TORCH_FN(resize));
+  m.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
   m.impl("nonzero", TORCH_FN(nonzero_on_host));
   m.impl("nonzero.out", TORCH_FN(nonzero_out));
   m.impl("masked_select", TORCH_FN(select_by_mask));

@@ -205,12 +205,15 @@ Value depthwise_image_gradient(Builder& b, const Window& p, const Value& y, cons
 Value depthwise_weight_gradient(Builder& b, const Window& p, const Value& y, const Value& x, const Dims& w_dims) {
   const Dims kernel = spatial_of(w_dims);
   const Value image = repeat_channels(b, padded_image(b, p, x, kernel, y.dims()), w_dims[0]);
-  Dims all_but_channels{0};
-  for (int64_t d = 2; d < y.rank(); ++d) all_but_channels.push_back(d);
+  Dims places;
+  for (int64_t d = 2; d < y.rank(); ++d) places.push_back(d);
+  const Value zero = b.zeros({y.elem(), {}});
   hlo::Values columns;
   for_each_tap(kernel, [&](const Dims& tap) {
     const Value shifted = slice_spatial(b, image, times(p.dilation, tap), spatial_of(y.dims()), p.stride);
-    columns.push_back(b.reshape(b.barrier(b.sum(b.mul(shifted, y), all_but_channels)), {w_dims[0], 1}));
+    // Summed in the shape of the operands: a reshape between them would have their places computed one by one.
+    const Value of_images = b.barrier(b.reduce("stablehlo.add", b.mul(shifted, y), zero, places));
+    columns.push_back(b.reshape(b.sum(of_images, {0}), {w_dims[0], 1}));
   });
   return b.reshape(b.concatenate(columns, 1), w_dims);
 }

@@ -83,6 +83,9 @@ inline Expr reshape(const Expr& x, const Dims& dims) { return {x.b, x.b->reshape
 // A vector along `dim`, broadcast to `dims`.
 Expr along(const Expr& vector, int64_t dim, const Dims& dims);
 inline Expr sum(const Expr& x, const Dims& dims) { return {x.b, x.b->sum(x, dims)}; }
+// [rows, n] -> [rows]. On the CPU plugins a product with ones: faster than a reduction, which would compute its operand element
+// by element.
+Expr row_sums(const Expr& x);
 // Reduced over `dims`, and back at the shape of x.
 Expr sum_like(const Expr& x, const Dims& dims);
 Expr amax_like(const Expr& x, const Dims& dims);

@@ -17,15 +17,23 @@ Dims all_but(int64_t kept, int64_t rank) {
   return dims;
 }
 
-struct Moments {
-  Expr mean, squares;  // squares: the sum of (x - mean)^2
-};
-
-Moments moments(const Expr& x, const Dims& dims, double count) {
-  const Expr mean = sum(x, dims) / count;
-  const Expr centred = x - Expr{x.b, x.b->unreduce(mean, x.v.dims(), dims)};
-  return {mean, sum(centred * centred, dims)};
+// Sums of [N, C, ...] over all but C: each image and channel first.
+Expr channel_sums(const Expr& x) {
+  const int64_t images = x.v.dims()[0], channels = x.v.dims()[1], rows = images * channels;
+  if (x.v.type.numel() == rows) return sum(reshape(x, {images, channels}), {0});
+  if (rows == 0) return sum(x, all_but(1, x.v.rank()));
+  return sum(reshape(row_sums(reshape(x, {rows, x.v.type.numel() / rows})), {images, channels}), {0});
 }
+
+// Sums of the groups of [N, C, area], as a vector [N group].
+Expr group_sums(const Expr& x, int64_t group) {
+  const Dims& d = x.v.dims();
+  if (x.v.type.numel() == 0) return sum(reshape(x, {d[0] * group, d[1] / group * d[2]}), {1});
+  return row_sums(reshape(row_sums(reshape(x, {d[0] * d[1], d[2]})), {d[0] * group, d[1] / group}));
+}
+
+// What is used more than once, and costs more to compute again than to read.
+Expr kept(const Expr& x) { return {x.b, x.b->barrier(x)}; }
 
 // w x + b with vectors along `dim`, where they are given.
 Expr affine(Context& c, Expr x, int64_t dim) {
@@ -55,14 +63,14 @@ void add_running_statistics(Context& c, Values& results, const Expr& mean, const
 Values batch_norm(Context& c) {
   const bool training = !c.has_argument("training") || c.boolean("training");
   const Expr x = tensor(c, "input", opmath_of(c, "input"));
-  const Dims dims = all_but(1, x.v.rank());
-  const double count = static_cast<double>(x.v.type.numel()) / static_cast<double>(x.v.dims().at(1));
+  const Dims& full = x.v.dims();
+  const double count = static_cast<double>(x.v.type.numel()) / static_cast<double>(full.at(1));
   Expr mean, variance, unbiased;
   if (training) {
-    const Moments m = moments(x, dims, count);
-    mean = m.mean;
-    variance = m.squares / count;
-    unbiased = m.squares / (count - 1);
+    mean = channel_sums(x) / count;
+    const Expr centred = x - along(mean, 1, full), squares = channel_sums(centred * centred);
+    variance = squares / count;
+    unbiased = squares / (count - 1);
   } else {
     if (!c.given("running_mean") || !c.given("running_var")) {
       throw hlo::Error("[" + std::string(c.overload()) + "] running_mean and running_var must be given in evaluation mode");
@@ -71,7 +79,7 @@ Values batch_norm(Context& c) {
     variance = tensor(c, "running_var", x.v.elem());
   }
   const Expr invstd = inverse_deviation(c, variance);
-  const Expr normal = (x - along(mean, 1, x.v.dims())) * along(invstd, 1, x.v.dims());
+  const Expr normal = (x - along(mean, 1, full)) * along(invstd, 1, full);
   Values results{affine(c, normal, 1)};
   // In evaluation ATen's saved statistics may have no elements.
   for (const Expr& saved : {mean, invstd}) {
@@ -89,14 +97,14 @@ Values batch_norm_backward(Context& c) {
   const Expr x = tensor(c, "input", opmath_of(c, "input"));
   const Elem elem = x.v.elem();
   const Expr g = tensor(c, "grad_out", elem);
-  const Dims dims = all_but(1, x.v.rank()), &full = x.v.dims();
+  const Dims& full = x.v.dims();
   const double count = static_cast<double>(x.v.type.numel()) / static_cast<double>(full.at(1));
   const Expr mean = tensor(c, training ? "save_mean" : "running_mean", elem);
   // save_var holds the inverse deviation too.
   const Expr invstd = training ? tensor(c, with_update ? "save_var" : "save_invstd", elem)
                                : inverse_deviation(c, tensor(c, "running_var", elem));
   const Expr centred = x - along(mean, 1, full);
-  const Expr g_sum = sum(g, dims), g_centred = sum(g * centred, dims);
+  const Expr g_sum = channel_sums(g), g_centred = channel_sums(g * centred);
   const Expr scale = c.given("weight") ? invstd * tensor(c, "weight", elem) : invstd;
 
   const std::vector<bool> wanted = c.booleans("output_mask");
@@ -111,26 +119,7 @@ Values batch_norm_backward(Context& c) {
   return results;
 }
 
-// ---------------------------------------------------------------- layer and group norm: rows that are normalised alone
-
-// The values as [rows, length]; group norm's weight belongs to channels, so it goes through its own shape.
-struct Standard {
-  Expr normal, mean, rstd;  // [rows, length], [rows], [rows]
-};
-
-Standard standardized(Context& c, const Expr& rows) {
-  const Dims& dims = rows.v.dims();
-  const auto count = static_cast<double>(dims[1]);
-  const Moments m = moments(rows, {1}, count);
-  const Expr rstd = inverse_deviation(c, m.squares / count);
-  return {(rows - along(m.mean, 0, dims)) * along(rstd, 0, dims), m.mean, rstd};
-}
-
-// The gradient of standardized rows: rstd (g - mean(g) - normal mean(g normal)).
-Expr standardized_gradient(const Expr& g, const Expr& normal, const Expr& rstd) {
-  const auto count = static_cast<double>(g.v.dims()[1]);
-  return along(rstd, 0, g.v.dims()) * (g - sum_like(g, {1}) / count - normal * (sum_like(g * normal, {1}) / count));
-}
+// ---------------------------------------------------------------- layer norm; [rows, length], each row alone
 
 Dims layer_rows(Context& c, const Type& x) {
   const int64_t length = hlo::product(c.integers("normalized_shape"));
@@ -139,64 +128,92 @@ Dims layer_rows(Context& c, const Type& x) {
   return {rows, length};
 }
 
-Values layer_norm(Context& c) {
-  const Expr x = tensor(c, "input", opmath_of(c, "input"));
-  const Dims dims = layer_rows(c, x.v.type);
-  const Standard s = standardized(c, reshape(x, dims));
-  Expr y = s.normal;
-  if (c.given("weight")) y = y * along(reshape(tensor(c, "weight", y.v.elem()), {dims[1]}), 1, dims);
-  if (c.given("bias")) y = y + along(reshape(tensor(c, "bias", y.v.elem()), {dims[1]}), 1, dims);
-  return {reshape(y, x.v.dims()), reshape(s.mean, c.result(1).dims), reshape(s.rstd, c.result(2).dims)};
+// A parameter of the normalized shape, for every row.
+Expr for_rows(Context& c, std::string_view name, Elem elem, const Dims& dims) {
+  return along(reshape(tensor(c, name, elem), {dims[1]}), 1, dims);
 }
 
+Values layer_norm(Context& c) {
+  const Elem elem = opmath_of(c, "input");
+  const Expr input = tensor(c, "input", elem);
+  const Dims dims = layer_rows(c, input.v.type);
+  const auto count = static_cast<double>(dims[1]);
+  const Expr x = reshape(input, dims), mean = row_sums(x) / count;
+  const Expr centred = kept(x - along(mean, 0, dims));
+  const Expr rstd = inverse_deviation(c, row_sums(centred * centred) / count);
+  Expr y = centred * along(rstd, 0, dims);
+  if (c.given("weight")) y = y * for_rows(c, "weight", elem, dims);
+  if (c.given("bias")) y = y + for_rows(c, "bias", elem, dims);
+  return {reshape(y, input.v.dims()), reshape(mean, c.result(1).dims), reshape(rstd, c.result(2).dims)};
+}
+
+// With g the gradient times the weight, and sums over what was normalised together:
+// rstd (g - mean(g) - normal mean(g normal)).
 Values layer_norm_backward(Context& c) {
   const Elem elem = opmath_of(c, "input");
   const Dims full = c.tensor("input").dims(), dims = layer_rows(c, c.tensor("input").type), weights = c.integers("normalized_shape");
+  const auto count = static_cast<double>(dims[1]);
   const Expr x = reshape(tensor(c, "input", elem), dims), g = reshape(tensor(c, "grad_out", elem), dims);
   const Expr mean = reshape(tensor(c, "mean", elem), {dims[0]}), rstd = reshape(tensor(c, "rstd", elem), {dims[0]});
-  const Expr normal = (x - along(mean, 0, dims)) * along(rstd, 0, dims);
+  const Expr normal = kept((x - along(mean, 0, dims)) * along(rstd, 0, dims));
   const std::vector<bool> wanted = c.booleans("output_mask");
   Values results(3);
   if (wanted[0]) {
-    const Expr weighted = c.given("weight") ? g * along(reshape(tensor(c, "weight", elem), {dims[1]}), 1, dims) : g;
-    results[0] = reshape(standardized_gradient(weighted, normal, rstd), full);
+    const Expr weighted = c.given("weight") ? kept(g * for_rows(c, "weight", elem, dims)) : g;
+    const Expr g_mean = along(row_sums(weighted) / count, 0, dims), g_normal = along(row_sums(weighted * normal) / count, 0, dims);
+    results[0] = reshape(along(rstd, 0, dims) * (weighted - g_mean - normal * g_normal), full);
   }
-  if (wanted[1] && c.given("weight")) results[1] = reshape(sum(g * normal, {0}), weights);
+  if (wanted[1] && c.given("weight")) results[1] = reshape(sum(kept(g * normal), {0}), weights);
   if (wanted[2]) results[2] = reshape(sum(g, {0}), weights);
   return results;
 }
 
-// [N, C, HxW] and the rows [N group, C / group HxW] of the same elements.
+// ---------------------------------------------------------------- group norm; [N, C, area], each group of channels alone
+
 struct Groups {
-  Dims channels, rows;
+  Dims dims;  // [N, C, area]
+  int64_t group;
+  double count;  // elements of a group
 };
 Groups groups_of(const Context& c) {
   const int64_t n = c.integer("N"), channels = c.integer("C"), area = c.integer("HxW"), group = c.integer("group");
-  return {{n, channels, area}, {n * group, channels / group * area}};
+  return {{n, channels, area}, group, static_cast<double>(channels / group * area)};
+}
+
+// [N group] -> [N, C, area]
+Expr for_groups(const Expr& x, const Groups& g) {
+  const Dims split{g.dims[0], g.group, g.dims[1] / g.group, g.dims[2]};
+  return reshape({x.b, x.b->broadcast_in_dim(x.b->reshape(x, {g.dims[0], g.group}), split, {0, 1})}, g.dims);
 }
 
 Values group_norm(Context& c) {
-  const Expr x = tensor(c, "input", opmath_of(c, "input"));
-  const Groups shape = groups_of(c);
-  const Standard s = standardized(c, reshape(x, shape.rows));
-  const Expr y = affine(c, reshape(s.normal, shape.channels), 1);
-  return {reshape(y, x.v.dims()), reshape(s.mean, c.result(1).dims), reshape(s.rstd, c.result(2).dims)};
+  const Expr input = tensor(c, "input", opmath_of(c, "input"));
+  const Groups groups = groups_of(c);
+  const Expr x = reshape(input, groups.dims), mean = group_sums(x, groups.group) / groups.count;
+  const Expr centred = kept(x - for_groups(mean, groups));
+  const Expr rstd = inverse_deviation(c, group_sums(centred * centred, groups.group) / groups.count);
+  const Expr y = affine(c, centred * for_groups(rstd, groups), 1);
+  return {reshape(y, input.v.dims()), reshape(mean, c.result(1).dims), reshape(rstd, c.result(2).dims)};
 }
 
 Values group_norm_backward(Context& c) {
   const Elem elem = opmath_of(c, "input");
-  const Groups shape = groups_of(c);
-  const Expr x = reshape(tensor(c, "input", elem), shape.rows), g = reshape(tensor(c, "grad_out", elem), shape.channels);
-  const Expr mean = reshape(tensor(c, "mean", elem), {shape.rows[0]}), rstd = reshape(tensor(c, "rstd", elem), {shape.rows[0]});
-  const Expr normal = (x - along(mean, 0, shape.rows)) * along(rstd, 0, shape.rows);
+  const Groups groups = groups_of(c);
+  const Dims& dims = groups.dims;
+  const int64_t rows = dims[0] * groups.group;
+  const Expr x = reshape(tensor(c, "input", elem), dims), g = reshape(tensor(c, "grad_out", elem), dims);
+  const Expr mean = reshape(tensor(c, "mean", elem), {rows}), rstd = for_groups(reshape(tensor(c, "rstd", elem), {rows}), groups);
+  const Expr normal = kept((x - for_groups(mean, groups)) * rstd);
   const std::vector<bool> wanted = c.booleans("output_mask");
   Values results(3);
   if (wanted[0]) {
-    const Expr weighted = c.given("weight") ? g * along(tensor(c, "weight", elem), 1, shape.channels) : g;
-    results[0] = reshape(standardized_gradient(reshape(weighted, shape.rows), normal, rstd), c.tensor("input").dims());
+    const Expr weighted = c.given("weight") ? kept(g * along(tensor(c, "weight", elem), 1, dims)) : g;
+    const Expr g_mean = for_groups(group_sums(weighted, groups.group) / groups.count, groups);
+    const Expr g_normal = for_groups(group_sums(weighted * normal, groups.group) / groups.count, groups);
+    results[0] = reshape(rstd * (weighted - g_mean - normal * g_normal), c.tensor("input").dims());
   }
-  if (wanted[1]) results[1] = sum(g * reshape(normal, shape.channels), {0, 2});
-  if (wanted[2]) results[2] = sum(g, {0, 2});
+  if (wanted[1]) results[1] = channel_sums(g * normal);
+  if (wanted[2]) results[2] = channel_sums(g);
   return results;
 }
 

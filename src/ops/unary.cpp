@@ -156,7 +156,7 @@ std::vector<Row> unary_rows() {
       formula({"isposinf.out"}, isposinf),
       formula({"isneginf.out"}, isneginf),
       formula({"isnan"}, isnan),
-      formula({"conj_physical.out"}, conjugate),
+      formula({"conj_physical.out", "conj_physical_"}, conjugate),
   };
 }
 

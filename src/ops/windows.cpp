@@ -54,7 +54,7 @@ Value tap(Builder& b, const Value& padded, const Window1d& w, int64_t t) {
 
 Value window_sum(Builder& b, const Value& x, const Window1d& w) {
   if (w.size == 1 && tiles(x, w)) return x;
-  if (tiles(x, w)) return b.sum(b.reshape(x, split(x.dims(), w.dim, w.size)), {w.dim + 1});
+  if (tiles(x, w) && w.size > kMostSlices) return b.sum(b.reshape(x, split(x.dims(), w.dim, w.size)), {w.dim + 1});
   const Value padded = padded_for(b, x, w, b.zeros({x.elem(), {}}));
   if (w.size > kMostSlices) return reduce_window_sum(b, padded, w);
   Value total = tap(b, padded, w, 0);
