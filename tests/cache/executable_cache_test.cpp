@@ -392,10 +392,10 @@ TEST(HostCpu, NamesTheInstructionSets) {
 
 TEST(CacheSettings, FromTheEnvironment) {
   const ScopedVariable limit("TPUPILOT_CACHE_LIMIT", nullptr);
-  const ScopedVariable home("HOME", "/home/me");
+  const ScopedVariable home("HOME", "/somewhere/me");
   const ScopedVariable xdg("XDG_CACHE_HOME", nullptr);
   const ScopedVariable folder("TPUPILOT_CACHE_DIR", nullptr);
-  EXPECT_EQ(Settings::from_environment().folder, "/home/me/.cache/tpupilot");
+  EXPECT_EQ(Settings::from_environment().folder, "/somewhere/me/.cache/tpupilot");
   EXPECT_EQ(Settings::from_environment().limit_bytes, uint64_t{4} << 30);
   {
     const ScopedVariable base("XDG_CACHE_HOME", "/var/x");
@@ -408,7 +408,7 @@ TEST(CacheSettings, FromTheEnvironment) {
     EXPECT_EQ(Settings::from_environment().folder, "/mine");
   }
   const ScopedVariable relative("XDG_CACHE_HOME", "x");
-  EXPECT_EQ(Settings::from_environment().folder, "/home/me/.cache/tpupilot");
+  EXPECT_EQ(Settings::from_environment().folder, "/somewhere/me/.cache/tpupilot");
 }
 
 TEST(CacheSettings, LimitWithSuffix) {
