@@ -66,7 +66,8 @@ void Builder::append(std::string_view name, std::string_view results, const Valu
   body_ << " : (" << joined_types(in) << ") -> " << out_types << "\n";
 }
 
-Value Builder::op(std::string_view name, const Values& in, Type out, std::string_view properties, std::string_view regions) {
+Value Builder::op(std::string_view name, const Values& in, Type out, std::string_view properties,
+                  std::string_view regions) {
   Value result{fresh(), std::move(out)};
   append(name, result.name, in, result.type.str(), properties, regions);
   ++op_count_;

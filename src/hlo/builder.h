@@ -39,7 +39,8 @@ struct Gather {
 };
 
 struct Scatter {
-  Dims update_window_dims, inserted_window_dims, input_batching_dims, scatter_indices_batching_dims, scatter_dims_to_operand_dims;
+  Dims update_window_dims, inserted_window_dims, input_batching_dims, scatter_indices_batching_dims,
+      scatter_dims_to_operand_dims;
   int64_t index_vector_dim = 0;
 };
 
@@ -58,12 +59,15 @@ class Builder {
   const Values& parameters() const { return parameters_; }
 
   // ---- any op, checked by the caller ----
-  Value op(std::string_view name, const Values& in, Type out, std::string_view properties = {}, std::string_view regions = {});
-  Values ops(std::string_view name, const Values& in, const std::vector<Type>& out, std::string_view properties = {}, std::string_view regions = {});
+  Value op(std::string_view name, const Values& in, Type out, std::string_view properties = {},
+           std::string_view regions = {});
+  Values ops(std::string_view name, const Values& in, const std::vector<Type>& out, std::string_view properties = {},
+             std::string_view regions = {});
   // A region body: called with its block arguments, returns what it yields. The text, braces included, goes into
   // `regions` above; several regions are joined by ", ". A region without arguments (if, case) may use values from
   // outside; one with arguments may not (reduce, scatter, sort, ...), except where `may_capture` says so (while).
-  std::string region(const std::vector<Type>& arguments, const std::function<Values(const Values&)>& body, bool may_capture = false);
+  std::string region(const std::vector<Type>& arguments, const std::function<Values(const Values&)>& body,
+                     bool may_capture = false);
   // The compiler may not move or fuse work across it.
   Value barrier(const Value& x) { return op("stablehlo.optimization_barrier", {x}, x.type); }
 
@@ -78,8 +82,8 @@ class Builder {
   Value iota(Type type, int64_t dim);
 
   // ---- element-wise; operands of one type ----
-  Value unary(std::string_view name, const Value& x);                    // "stablehlo.tanh", "chlo.erf"
-  Value binary(std::string_view name, const Value& a, const Value& b);   // "stablehlo.add"
+  Value unary(std::string_view name, const Value& x);                   // "stablehlo.tanh", "chlo.erf"
+  Value binary(std::string_view name, const Value& a, const Value& b);  // "stablehlo.add"
   Value add(const Value& a, const Value& b) { return binary("stablehlo.add", a, b); }
   Value sub(const Value& a, const Value& b) { return binary("stablehlo.subtract", a, b); }
   Value mul(const Value& a, const Value& b) { return binary("stablehlo.multiply", a, b); }
@@ -91,19 +95,19 @@ class Builder {
   Value logical_not(const Value& a) { return unary("stablehlo.not", a); }
   Value neg(const Value& x) { return unary("stablehlo.negate", x); }
   Value compare(Direction d, const Value& a, const Value& b, bool total_order = false);  // Pred of the operands' shape
-  Value select(const Value& pred, const Value& on_true, const Value& on_false);          // pred of the same shape, or 0-d
-  Value convert(const Value& x, Elem elem);          // StableHLO's convert; no-op for the same type
+  Value select(const Value& pred, const Value& on_true, const Value& on_false);  // pred of the same shape, or 0-d
+  Value convert(const Value& x, Elem elem);  // StableHLO's convert; no-op for the same type
   Value bitcast(const Value& x, Type type);
-  Value is_nan(const Value& x);                      // Pred; false for integers
+  Value is_nan(const Value& x);  // Pred; false for integers
 
   // ---- shape ----
   Value reshape(const Value& x, const Dims& dims);
-  Value broadcast(const Value& x, const Dims& dims);                            // torch's rule: aligned at the last dim
-  Value broadcast_in_dim(const Value& x, const Dims& out, const Dims& dims);    // x's dim i becomes out's dim dims[i]
+  Value broadcast(const Value& x, const Dims& dims);                          // torch's rule: aligned at the last dim
+  Value broadcast_in_dim(const Value& x, const Dims& out, const Dims& dims);  // x's dim i becomes out's dim dims[i]
   Value transpose(const Value& x, const Dims& permutation);
   Value slice(const Value& x, const Dims& start, const Dims& limit, const Dims& stride);
   Value slice_dim(const Value& x, int64_t dim, int64_t start, int64_t limit, int64_t stride = 1);
-  Value dynamic_slice(const Value& x, const Values& starts, const Dims& sizes); // starts: 0-d integers; they clamp
+  Value dynamic_slice(const Value& x, const Values& starts, const Dims& sizes);  // starts: 0-d integers; they clamp
   Value dynamic_update_slice(const Value& x, const Value& update, const Values& starts);
   Value pad(const Value& x, const Value& fill, const Dims& low, const Dims& high, const Dims& interior);
   Value concatenate(const Values& parts, int64_t dim);
@@ -112,29 +116,32 @@ class Builder {
   Value unsqueeze(const Value& x, int64_t dim);
 
   // ---- reductions: the reduced dims disappear ----
-  Value reduce(std::string_view combiner, const Value& x, const Value& init, const Dims& dims);  // plain stablehlo.reduce
+  Value reduce(std::string_view combiner, const Value& x, const Value& init,
+               const Dims& dims);  // plain stablehlo.reduce
   // Sum and extrema in the form that is fast and exact on the target; f16/bf16 are widened to f32 inside
   // and the result has x's element type. `sum` of Pred is undefined: convert first.
   Value sum(const Value& x, const Dims& dims);
   Value amax(const Value& x, const Dims& dims);  // NaN wins
   Value amin(const Value& x, const Dims& dims);
-  Value any(const Value& x, const Dims& dims);   // Pred
-  Value all(const Value& x, const Dims& dims);   // Pred
-  Value keep_dims(const Value& reduced, const Dims& original, const Dims& dims);  // puts the reduced dims back with size 1
+  Value any(const Value& x, const Dims& dims);  // Pred
+  Value all(const Value& x, const Dims& dims);  // Pred
+  Value keep_dims(const Value& reduced, const Dims& original,
+                  const Dims& dims);  // puts the reduced dims back with size 1
   // Broadcasts a value reduced over `dims` back to `original`.
   Value unreduce(const Value& reduced, const Dims& original, const Dims& dims);
 
   // ---- contractions, windows, indexing ----
-  Value dot_general(const Value& a, const Value& b, const Dims& lhs_batch, const Dims& rhs_batch, const Dims& lhs_contract,
-                    const Dims& rhs_contract, std::optional<Elem> result = {});
+  Value dot_general(const Value& a, const Value& b, const Dims& lhs_batch, const Dims& rhs_batch,
+                    const Dims& lhs_contract, const Dims& rhs_contract, std::optional<Elem> result = {});
   Value convolution(const Value& input, const Value& kernel, const Convolution& attributes, const Dims& out_dims);
   Value gather(const Value& x, const Value& indices, const Gather& g, const Dims& out_dims);
   // combiner: region over (old, new) scalars; empty = the update replaces the element.
-  Value scatter(const Value& x, const Value& indices, const Value& updates, const Scatter& s, std::string_view combiner = {},
-                bool unique = false);
+  Value scatter(const Value& x, const Value& indices, const Value& updates, const Scatter& s,
+                std::string_view combiner = {}, bool unique = false);
   // Sorts all operands by the comparator over interleaved scalars (lhs0, rhs0, lhs1, rhs1, ...).
   Values sort(const Values& operands, int64_t dim, const std::function<Value(const Values&)>& less);
-  Values while_loop(const Values& init, const std::function<Value(const Values&)>& condition, const std::function<Values(const Values&)>& body);
+  Values while_loop(const Values& init, const std::function<Value(const Values&)>& condition,
+                    const std::function<Values(const Values&)>& body);
   // Philox4x32-10 words, XLA's rng_bit_generator: state U64[2] = {seed, offset}. Returns bits of `type` (U32 or U64).
   Value random_bits(const Value& state, Type type);
 
@@ -142,8 +149,8 @@ class Builder {
   std::string fresh() { return "%v" + std::to_string(next_++); }
   void append(std::string_view name, std::string_view results, const Values& in, const std::string& out_types,
               std::string_view properties, std::string_view regions);
-  Value sum_rows(const Value& x);                // [a, n] -> [a]
-  Value sum_middle(Value x);                     // [a, n, b] -> [a, 1, b]
+  Value sum_rows(const Value& x);  // [a, n] -> [a]
+  Value sum_middle(Value x);       // [a, n, b] -> [a, 1, b]
   Value halve(std::string_view combiner, Value x, int64_t dim, int64_t until);
   Value reduce_idempotent(std::string_view combiner, const Value& x, const Value& init, const Dims& dims);
   Value reduce_in_stages(const Value& x, const Dims& dims, const std::function<Value(const Value&)>& rows,
@@ -163,8 +170,8 @@ class Builder {
   int64_t op_count_ = 0;
 };
 
-std::string array_attribute(const Dims& dims);        // "array<i64: 1, 2>", "array<i64>" when empty
-std::string literal(double v, Elem elem);             // what stands inside dense<...>; floats as bit patterns
+std::string array_attribute(const Dims& dims);  // "array<i64: 1, 2>", "array<i64>" when empty
+std::string literal(double v, Elem elem);       // what stands inside dense<...>; floats as bit patterns
 std::string_view spelled(Direction d);
 
 }  // namespace tpupilot::hlo

@@ -34,10 +34,14 @@ std::string hex(uint64_t bits, int digits) {
 
 std::string float_literal(double v, Elem elem) {
   switch (elem) {
-    case Elem::F16: return hex(narrowed(v, 5, 10), 4);
-    case Elem::BF16: return hex(narrowed(v, 8, 7), 4);
-    case Elem::F32: return hex(std::isnan(v) ? 0x7FC00000 : std::bit_cast<uint32_t>(static_cast<float>(v)), 8);
-    default: return hex(std::isnan(v) ? 0x7FF8000000000000 : std::bit_cast<uint64_t>(v), 16);
+    case Elem::F16:
+      return hex(narrowed(v, 5, 10), 4);
+    case Elem::BF16:
+      return hex(narrowed(v, 8, 7), 4);
+    case Elem::F32:
+      return hex(std::isnan(v) ? 0x7FC00000 : std::bit_cast<uint32_t>(static_cast<float>(v)), 8);
+    default:
+      return hex(std::isnan(v) ? 0x7FF8000000000000 : std::bit_cast<uint64_t>(v), 16);
   }
 }
 

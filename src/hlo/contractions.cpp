@@ -49,8 +49,9 @@ int64_t dilated(int64_t size, int64_t dilation) { return size == 0 ? 0 : (size -
 
 Value Builder::dot_general(const Value& a, const Value& b, const Dims& lhs_batch, const Dims& rhs_batch,
                            const Dims& lhs_contract, const Dims& rhs_contract, std::optional<Elem> result) {
-  const std::string call = a.type.str() + " and " + b.type.str() + ", batch " + bracketed(lhs_batch) + " " + bracketed(rhs_batch) +
-                           ", contract " + bracketed(lhs_contract) + " " + bracketed(rhs_contract);
+  const std::string call = a.type.str() + " and " + b.type.str() + ", batch " + bracketed(lhs_batch) + " " +
+                           bracketed(rhs_batch) + ", contract " + bracketed(lhs_contract) + " " +
+                           bracketed(rhs_contract);
   if (a.elem() != b.elem()) fail("dot_general", "operands of different element types: " + call);
   const auto check_pairs = [&](const Dims& lhs, const Dims& rhs) {
     bool fits = lhs.size() == rhs.size();
@@ -70,15 +71,18 @@ Value Builder::dot_general(const Value& a, const Value& b, const Dims& lhs_batch
   for (int64_t d = 0; d < b.rank(); ++d) {
     if (!contains(rhs_batch, d) && !contains(rhs_contract, d)) out.push_back(b.dims()[static_cast<size_t>(d)]);
   }
-  const std::string numbers = "dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = " + bracketed(lhs_batch) +
-                              ", rhs_batching_dimensions = " + bracketed(rhs_batch) +
-                              ", lhs_contracting_dimensions = " + bracketed(lhs_contract) +
-                              ", rhs_contracting_dimensions = " + bracketed(rhs_contract) + ">, ";
-  return op("stablehlo.dot_general", {a, b}, {result.value_or(a.elem()), out}, numbers + precision_attribute(target_.precision));
+  const std::string numbers =
+      "dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = " + bracketed(lhs_batch) +
+      ", rhs_batching_dimensions = " + bracketed(rhs_batch) +
+      ", lhs_contracting_dimensions = " + bracketed(lhs_contract) +
+      ", rhs_contracting_dimensions = " + bracketed(rhs_contract) + ">, ";
+  return op("stablehlo.dot_general", {a, b}, {result.value_or(a.elem()), out},
+            numbers + precision_attribute(target_.precision));
 }
 
 Value Builder::convolution(const Value& input, const Value& kernel, const Convolution& c, const Dims& out_dims) {
-  const std::string call = "of " + input.type.str() + " with " + kernel.type.str() + " to " + bracketed(out_dims) + ": ";
+  const std::string call =
+      "of " + input.type.str() + " with " + kernel.type.str() + " to " + bracketed(out_dims) + ": ";
   const size_t spatial = c.window_strides.size();
   const ConvolutionLabels labels(c.dimension_numbers);
   if (input.elem() != kernel.elem()) fail("convolution", call + "different element types");
@@ -86,7 +90,8 @@ Value Builder::convolution(const Value& input, const Value& kernel, const Convol
       c.padding.size() != spatial || c.lhs_dilation.size() != spatial || c.rhs_dilation.size() != spatial) {
     fail("convolution", call + "needs " + std::to_string(spatial) + " spatial dimensions everywhere");
   }
-  if (!labels.is_complete(0, "bf", spatial) || !labels.is_complete(1, "oi", spatial) || !labels.is_complete(2, "bf", spatial)) {
+  if (!labels.is_complete(0, "bf", spatial) || !labels.is_complete(1, "oi", spatial) ||
+      !labels.is_complete(2, "bf", spatial)) {
     fail("convolution", call + "dimension numbers " + c.dimension_numbers);
   }
   if (c.feature_group_count < 1 || c.batch_group_count < 1) fail("convolution", call + "group counts must be positive");
@@ -99,7 +104,8 @@ Value Builder::convolution(const Value& input, const Value& kernel, const Convol
     if (c.window_strides[k] < 1 || c.lhs_dilation[k] < 1 || c.rhs_dilation[k] < 1) {
       fail("convolution", call + "strides and dilations must be positive");
     }
-    const int64_t padded = dilated(labels.of(0, label, input.dims()), c.lhs_dilation[k]) + c.padding[k].first + c.padding[k].second;
+    const int64_t padded =
+        dilated(labels.of(0, label, input.dims()), c.lhs_dilation[k]) + c.padding[k].first + c.padding[k].second;
     const int64_t window = dilated(labels.of(1, label, kernel.dims()), c.rhs_dilation[k]);
     const int64_t expected = padded < window ? 0 : (padded - window) / c.window_strides[k] + 1;
     fits = fits && labels.of(2, label, out_dims) == expected;
@@ -108,11 +114,11 @@ Value Builder::convolution(const Value& input, const Value& kernel, const Convol
   if (!fits) fail("convolution", call + "the shapes do not fit " + c.dimension_numbers);
   const std::string pairs = "tensor<" + std::to_string(spatial) + "x2xi64>";
   const std::string attributes =
-      "window_strides = " + array_attribute(c.window_strides) + ", padding = dense<" + (spatial ? "[" + padding + "]" : "") + "> : " + pairs +
-      ", lhs_dilation = " + array_attribute(c.lhs_dilation) + ", rhs_dilation = " + array_attribute(c.rhs_dilation) +
-      ", dimension_numbers = #stablehlo.conv<" + c.dimension_numbers + ">, feature_group_count = " +
-      integer_attribute(c.feature_group_count) + ", batch_group_count = " + integer_attribute(c.batch_group_count) + ", " +
-      precision_attribute(target_.precision);
+      "window_strides = " + array_attribute(c.window_strides) + ", padding = dense<" +
+      (spatial ? "[" + padding + "]" : "") + "> : " + pairs + ", lhs_dilation = " + array_attribute(c.lhs_dilation) +
+      ", rhs_dilation = " + array_attribute(c.rhs_dilation) + ", dimension_numbers = #stablehlo.conv<" +
+      c.dimension_numbers + ">, feature_group_count = " + integer_attribute(c.feature_group_count) +
+      ", batch_group_count = " + integer_attribute(c.batch_group_count) + ", " + precision_attribute(target_.precision);
   return op("stablehlo.convolution", {input, kernel}, input.type.with(out_dims), attributes);
 }
 

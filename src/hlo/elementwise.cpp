@@ -20,9 +20,9 @@ constexpr std::array<std::string_view, 3> kRealParts = {"stablehlo.abs", "stable
 constexpr std::array<std::string_view, 3> kBitwise = {"stablehlo.and", "stablehlo.or", "stablehlo.xor"};
 constexpr std::array<std::string_view, 3> kShifts = {"stablehlo.shift_left", "stablehlo.shift_right_arithmetic",
                                                      "stablehlo.shift_right_logical"};
-constexpr std::array<std::string_view, 7> kBinaryOfPred = {"stablehlo.and",     "stablehlo.or",      "stablehlo.xor",
-                                                           "stablehlo.add",     "stablehlo.maximum", "stablehlo.minimum",
-                                                           "stablehlo.multiply"};
+constexpr std::array<std::string_view, 7> kBinaryOfPred = {
+    "stablehlo.and",     "stablehlo.or",      "stablehlo.xor",     "stablehlo.add",
+    "stablehlo.maximum", "stablehlo.minimum", "stablehlo.multiply"};
 
 bool unary_accepts(std::string_view name, Elem elem) {
   if (name.starts_with("chlo.")) return is_float(elem) || is_complex(elem);

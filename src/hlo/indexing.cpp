@@ -89,8 +89,8 @@ Value Builder::gather(const Value& x, const Value& indices, const Gather& g, con
             gather_numbers(g) + ", slice_sizes = " + array_attribute(g.slice_sizes) + ", indices_are_sorted = false");
 }
 
-Value Builder::scatter(const Value& x, const Value& indices, const Value& updates, const Scatter& s, std::string_view combiner,
-                       bool unique) {
+Value Builder::scatter(const Value& x, const Value& indices, const Value& updates, const Scatter& s,
+                       std::string_view combiner, bool unique) {
   const std::string call = "of " + updates.type.str() + " into " + x.type.str() + " at " + indices.type.str() + ": ";
   if (updates.elem() != x.elem()) fail("scatter", call + "different element types");
   if (!index_vector_fits(indices.type, s.index_vector_dim, s.scatter_dims_to_operand_dims)) {
@@ -119,44 +119,56 @@ Values Builder::sort(const Values& operands, int64_t dim, const std::function<Va
   if (operands.empty()) fail("sort", "needs at least one operand");
   std::vector<Type> scalars;
   for (const Value& v : operands) {
-    if (v.dims() != operands[0].dims()) fail("sort", "operands of different shapes: " + operands[0].type.str() + " and " + v.type.str());
+    if (v.dims() != operands[0].dims())
+      fail("sort", "operands of different shapes: " + operands[0].type.str() + " and " + v.type.str());
     scalars.insert(scalars.end(), 2, {v.elem(), {}});
   }
-  if (dim < 0 || dim >= operands[0].rank()) fail("sort", "dimension " + std::to_string(dim) + " of " + operands[0].type.str());
+  if (dim < 0 || dim >= operands[0].rank())
+    fail("sort", "dimension " + std::to_string(dim) + " of " + operands[0].type.str());
   const std::string body = region(scalars, [&](const Values& v) {
     const Value result = less(v);
     if (result.type != Type{Elem::Pred, {}}) fail("sort", "the comparator returned " + result.type.str());
     return Values{result};
   });
-  return ops("stablehlo.sort", operands, types_of(operands), "dimension = " + integer_attribute(dim) + ", is_stable = true", body);
+  return ops("stablehlo.sort", operands, types_of(operands),
+             "dimension = " + integer_attribute(dim) + ", is_stable = true", body);
 }
 
 Values Builder::while_loop(const Values& init, const std::function<Value(const Values&)>& condition,
                            const std::function<Values(const Values&)>& body) {
   const std::vector<Type> types = types_of(init);
   if (init.empty()) fail("while", "needs at least one carried value");
-  const std::string head = region(types, [&](const Values& v) {
-    const Value result = condition(v);
-    if (result.type != Type{Elem::Pred, {}}) fail("while", "the condition returned " + result.type.str());
-    return Values{result};
-  }, true);
-  const std::string loop = region(types, [&](const Values& v) {
-    const Values results = body(v);
-    if (results.size() != types.size()) {
-      fail("while", "the body returned " + std::to_string(results.size()) + " values for " + std::to_string(types.size()));
-    }
-    for (size_t i = 0; i < types.size(); ++i) {
-      if (results[i].type != types[i]) {
-        fail("while", "value " + std::to_string(i) + " came back as " + results[i].type.str() + ", not " + types[i].str());
-      }
-    }
-    return results;
-  }, true);
+  const std::string head = region(
+      types,
+      [&](const Values& v) {
+        const Value result = condition(v);
+        if (result.type != Type{Elem::Pred, {}}) fail("while", "the condition returned " + result.type.str());
+        return Values{result};
+      },
+      true);
+  const std::string loop = region(
+      types,
+      [&](const Values& v) {
+        const Values results = body(v);
+        if (results.size() != types.size()) {
+          fail("while",
+               "the body returned " + std::to_string(results.size()) + " values for " + std::to_string(types.size()));
+        }
+        for (size_t i = 0; i < types.size(); ++i) {
+          if (results[i].type != types[i]) {
+            fail("while",
+                 "value " + std::to_string(i) + " came back as " + results[i].type.str() + ", not " + types[i].str());
+          }
+        }
+        return results;
+      },
+      true);
   return ops("stablehlo.while", init, types, {}, head + ", " + loop);
 }
 
 Value Builder::random_bits(const Value& state, Type type) {
-  if (state.type != Type{Elem::U64, {2}}) fail("random_bits", "needs a state of tensor<2xui64>, not " + state.type.str());
+  if (state.type != Type{Elem::U64, {2}})
+    fail("random_bits", "needs a state of tensor<2xui64>, not " + state.type.str());
   if (type.elem != Elem::U32 && type.elem != Elem::U64) fail("random_bits", "draws U32 or U64, not " + type.str());
   if (type.numel() == 0) return zeros(std::move(type));
   return ops("stablehlo.rng_bit_generator", {state}, {state.type, std::move(type)},

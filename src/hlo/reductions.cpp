@@ -1,13 +1,13 @@
-// Reductions. On the CPU plugin a plain stablehlo.reduce is slow over outer dimensions and for extrema, and inexact over
-// many elements; trees of halves are vectorised loops there, and pairwise. Other targets get the plain op.
+// Reductions. On the CPU plugin a plain stablehlo.reduce is slow over outer dimensions and for extrema, and inexact
+// over many elements; trees of halves are vectorised loops there, and pairwise. Other targets get the plain op.
 #include "hlo/builder.h"
 #include "hlo/text.h"
 
 namespace tpupilot::hlo {
 namespace {
 
-constexpr int64_t kRowOfExtremum = 32;   // rows of this length are left to the plain op
-constexpr int64_t kLongestRow = 4096;    // longer rows are summed in parts first
+constexpr int64_t kRowOfExtremum = 32;  // rows of this length are left to the plain op
+constexpr int64_t kLongestRow = 4096;   // longer rows are summed in parts first
 constexpr int64_t kPartsOfLongRow = 32;
 
 Dims without(const Dims& sizes, const Dims& dims) {
@@ -53,8 +53,10 @@ Value Builder::reduce(std::string_view combiner, const Value& x, const Value& in
   const Type scalar{x.elem(), {}};
   if (init.type != scalar) fail("reduce", "an init of type " + init.type.str() + " for " + x.type.str());
   if (reduced.empty()) return x;
-  const std::string body = region({scalar, scalar}, [&](const Values& v) { return Values{binary(combiner, v[0], v[1])}; });
-  return op("stablehlo.reduce", {x, init}, x.type.with(without(x.dims(), reduced)), "dimensions = " + array_attribute(reduced), body);
+  const std::string body =
+      region({scalar, scalar}, [&](const Values& v) { return Values{binary(combiner, v[0], v[1])}; });
+  return op("stablehlo.reduce", {x, init}, x.type.with(without(x.dims(), reduced)),
+            "dimensions = " + array_attribute(reduced), body);
 }
 
 // Reduces the last group of neighbouring dims first: `rows` takes [a, n] to [a], `middle` takes [a, n, b] to [a, 1, b].

@@ -48,7 +48,8 @@ Value Builder::transpose(const Value& x, const Dims& permutation) {
   Dims sorted = permutation, identity(x.dims().size());
   std::sort(sorted.begin(), sorted.end());
   std::iota(identity.begin(), identity.end(), 0);
-  if (sorted != identity) fail("transpose", bracketed(permutation) + " is no permutation of the dimensions of " + x.type.str());
+  if (sorted != identity)
+    fail("transpose", bracketed(permutation) + " is no permutation of the dimensions of " + x.type.str());
   if (permutation == identity) return x;
   Dims out;
   for (int64_t p : permutation) out.push_back(x.dims()[static_cast<size_t>(p)]);
@@ -85,7 +86,8 @@ Value Builder::slice_dim(const Value& x, int64_t dim, int64_t start, int64_t lim
 }
 
 Value Builder::dynamic_slice(const Value& x, const Values& starts, const Dims& sizes) {
-  if (!are_starts(starts, x.rank())) fail("dynamic_slice", "needs one 0-d integer of one type a dimension of " + x.type.str());
+  if (!are_starts(starts, x.rank()))
+    fail("dynamic_slice", "needs one 0-d integer of one type a dimension of " + x.type.str());
   bool fits = sizes.size() == x.dims().size();
   for (size_t i = 0; fits && i < sizes.size(); ++i) fits = sizes[i] >= 0 && sizes[i] <= x.dims()[i];
   if (!fits) fail("dynamic_slice", "sizes " + bracketed(sizes) + " of " + x.type.str());
@@ -116,8 +118,8 @@ Value Builder::pad(const Value& x, const Value& fill, const Dims& low, const Dim
   for (size_t i = 0; i < rank; ++i) {
     out[i] = low[i] + high[i] + x.dims()[i] + std::max<int64_t>(x.dims()[i] - 1, 0) * interior[i];
     if (interior[i] < 0 || out[i] < 0) {
-      fail("pad", std::to_string(low[i]) + ", " + std::to_string(high[i]) + ", interior " + std::to_string(interior[i]) +
-                      at_dim(i) + " of " + x.type.str());
+      fail("pad", std::to_string(low[i]) + ", " + std::to_string(high[i]) + ", interior " +
+                      std::to_string(interior[i]) + at_dim(i) + " of " + x.type.str());
     }
   }
   const Dims none(rank, 0);

@@ -69,7 +69,8 @@ Dims contiguous_strides(const Dims& sizes) {
 int64_t wrap_dim(int64_t dim, int64_t rank) {
   const int64_t span = std::max<int64_t>(rank, 1);
   if (dim < -span || dim >= span) {
-    throw std::out_of_range("[wrap_dim] dimension " + std::to_string(dim) + " is out of range for rank " + std::to_string(rank));
+    throw std::out_of_range("[wrap_dim] dimension " + std::to_string(dim) + " is out of range for rank " +
+                            std::to_string(rank));
   }
   return dim < 0 ? dim + span : dim;
 }

@@ -13,16 +13,16 @@ using Dims = std::vector<int64_t>;
 // Names are XLA's. The order is by kind and width, not that of PJRT_Buffer_Type.
 enum class Elem : uint8_t { Invalid, Pred, S8, S16, S32, S64, U8, U16, U32, U64, F16, BF16, F32, F64, C64, C128 };
 
-std::string_view name(Elem e);       // as StableHLO text spells it: "f32", "i64", "ui8", "i1", "complex<f32>"
-size_t byte_size(Elem e);            // bytes of one element in a host buffer
-bool is_float(Elem e);               // f16, bf16, f32, f64
+std::string_view name(Elem e);  // as StableHLO text spells it: "f32", "i64", "ui8", "i1", "complex<f32>"
+size_t byte_size(Elem e);       // bytes of one element in a host buffer
+bool is_float(Elem e);          // f16, bf16, f32, f64
 bool is_complex(Elem e);
-bool is_integer(Elem e);             // signed or unsigned, not Pred
+bool is_integer(Elem e);  // signed or unsigned, not Pred
 bool is_signed_integer(Elem e);
-bool is_unsigned(Elem e);            // u8 .. u64
-Elem real_of(Elem e);                // C64 -> F32, C128 -> F64, others unchanged
-Elem complex_of(Elem e);             // F32 -> C64, F64 -> C128
-Elem compute_elem(Elem e);           // ATen's opmath type: f16 and bf16 -> f32, others unchanged
+bool is_unsigned(Elem e);   // u8 .. u64
+Elem real_of(Elem e);       // C64 -> F32, C128 -> F64, others unchanged
+Elem complex_of(Elem e);    // F32 -> C64, F64 -> C128
+Elem compute_elem(Elem e);  // ATen's opmath type: f16 and bf16 -> f32, others unchanged
 
 struct Type {
   Elem elem = Elem::Invalid;
@@ -30,7 +30,7 @@ struct Type {
 
   int64_t rank() const { return static_cast<int64_t>(dims.size()); }
   int64_t numel() const;
-  std::string str() const;           // "tensor<2x3xf32>"
+  std::string str() const;  // "tensor<2x3xf32>"
   Type with(Elem e) const { return {e, dims}; }
   Type with(Dims d) const { return {elem, std::move(d)}; }
   bool operator==(const Type&) const = default;

@@ -14,9 +14,9 @@ bool is_dense(const Layout& l) {
 }  // namespace
 
 bool is_contiguous(const Layout& l) {
+  if (l.numel() == 0) return true;
   if (l.offset != 0) return false;
   const Dims expected = hlo::contiguous_strides(l.sizes);
-  if (l.numel() == 0) return true;
   for (size_t i = 0; i < l.sizes.size(); ++i) {
     if (l.sizes[i] != 1 && l.strides[i] != expected[i]) return false;
   }

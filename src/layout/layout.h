@@ -13,14 +13,14 @@ using hlo::Dims;
 
 struct Layout {
   Dims sizes;
-  Dims strides;         // >= 0 (torch has no negative strides); 0 = expanded
+  Dims strides;  // >= 0 (torch has no negative strides); 0 = expanded
   int64_t offset = 0;
 
   int64_t numel() const { return hlo::product(sizes); }
   bool operator==(const Layout&) const = default;
 };
 
-// Row-major, without gaps, starting at 0 (dims of size 1 may have any stride).
+// Row-major, without gaps, starting at 0 (dims of size 1 may have any stride); true of every view without elements.
 bool is_contiguous(const Layout& l);
 // is_contiguous, and it spans the whole buffer of `length` elements: a plain upload or download.
 bool is_whole(const Layout& l, int64_t length);

@@ -9,6 +9,17 @@ namespace tpupilot::layout {
 
 using hlo::bracketed;
 
+namespace {
+
+// Does `next` walk on where the last step stops? Steps that reach into the one before them stay apart: a gather can
+// then take the inner one in whole rows.
+bool are_one(const std::vector<Step>& steps, const Step& next) {
+  if (steps.empty() || steps.back().stride != next.size * next.stride) return false;
+  return steps.size() == 1 || steps.back().size * steps.back().stride <= steps[steps.size() - 2].stride;
+}
+
+}  // namespace
+
 Canonical canonical(const Layout& l) {
   Canonical c;
   for (size_t i = 0; i < l.sizes.size(); ++i) {
@@ -25,7 +36,7 @@ Canonical canonical(const Layout& l) {
   for (int64_t d : c.sorted_dims) {
     const Step next{l.sizes[static_cast<size_t>(d)], l.strides[static_cast<size_t>(d)]};
     c.sorted_sizes.push_back(next.size);
-    if (!c.steps.empty() && c.steps.back().stride == next.size * next.stride) {
+    if (are_one(c.steps, next)) {
       c.steps.back() = {c.steps.back().size * next.size, next.stride};
     } else {
       c.steps.push_back(next);
@@ -72,12 +83,14 @@ hlo::Value flat_indices(hlo::Builder& b, const std::vector<Step>& steps, int64_t
   Dims sizes;
   for (const Step& s : steps) sizes.push_back(s.size);
   const hlo::Type type{index_elem(length), sizes};
-  hlo::Value index = b.constant_int(offset / unit, type);
+  hlo::Value index;
   for (size_t i = 0; i < steps.size(); ++i) {
     const hlo::Value counter = b.iota(type, static_cast<int64_t>(i));
     const int64_t stride = steps[i].stride / unit;
-    index = b.add(index, stride == 1 ? counter : b.mul(counter, b.constant_int(stride, type)));
+    const hlo::Value term = stride == 1 ? counter : b.mul(counter, b.constant_int(stride, type));
+    index = index ? b.add(index, term) : term;
   }
+  if (offset / unit != 0) index = b.add(index, b.constant_int(offset / unit, type));
   return b.reshape(index, {hlo::product(sizes), 1});
 }
 
@@ -94,7 +107,8 @@ void check_bounds(const char* function, const Layout& l, int64_t length) {
     throw hlo::Error(where + ": negative numbers");
   }
   if (end(l) > length) {
-    throw hlo::Error(where + " reach to " + std::to_string(end(l)) + " in a buffer of " + std::to_string(length) + " elements");
+    throw hlo::Error(where + " reach to " + std::to_string(end(l)) + " in a buffer of " + std::to_string(length) +
+                     " elements");
   }
 }
 

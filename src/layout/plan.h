@@ -14,10 +14,10 @@ struct Step {  // one dim of a view
 // A layout brought into the order of memory: dims of size 1 and expanded dims left out, the rest sorted by descending
 // stride, neighbours that walk memory as one dim merged into it.
 struct Canonical {
-  std::vector<Step> steps;   // sizes > 1, strides > 0
-  Dims sorted_sizes;         // of the dims before merging: what `steps` unfolds to
-  Dims sorted_dims;          // which dim of the layout each of them is
-  bool expanded = false;     // some dim of size > 1 has stride 0
+  std::vector<Step> steps;  // sizes > 1, strides > 0
+  Dims sorted_sizes;        // of the dims before merging: what `steps` unfolds to
+  Dims sorted_dims;         // which dim of the layout each of them is
+  bool expanded = false;    // some dim of size > 1 has stride 0
 };
 Canonical canonical(const Layout& l);
 
@@ -44,7 +44,8 @@ struct Plan {
 };
 Plan plan(std::vector<Step> steps, int64_t offset, int64_t length);
 
-// The index, in units of `unit`, of each element that `steps` names; s32 where it fits; shape [product of sizes, 1].
+// The index, in units of `unit`, of each element that `steps` (one at least) names; s32 where it fits; shape
+// [product of sizes, 1].
 hlo::Value flat_indices(hlo::Builder& b, const std::vector<Step>& steps, int64_t offset, int64_t unit, int64_t length);
 
 // Index type for an axis of that length.

@@ -76,9 +76,12 @@ Value read_last(Builder& b, const Value& v, const std::vector<Step>& steps, int6
   }
   const Value block = b.slice(b.reshape(v, dims), start, limit, stride);
   switch (p.rest) {
-    case Plan::Rest::Misaligned: return read_misaligned(b, block, p.rest_steps, p.rest_offset);
-    case Plan::Rest::Interleaved: return read_interleaved(b, block, p.rest_steps, p.rest_offset);
-    case Plan::Rest::None: break;
+    case Plan::Rest::Misaligned:
+      return read_misaligned(b, block, p.rest_steps, p.rest_offset);
+    case Plan::Rest::Interleaved:
+      return read_interleaved(b, block, p.rest_steps, p.rest_offset);
+    case Plan::Rest::None:
+      break;
   }
   return block;
 }

@@ -38,8 +38,8 @@ Value reinterpret(Builder& b, const Value& flat, Elem elem) {
   const auto bytes = flat.dims()[0] * static_cast<int64_t>(hlo::byte_size(flat.elem()));
   const auto size = static_cast<int64_t>(hlo::byte_size(elem));
   if (size == 0 || bytes % size != 0) {
-    throw hlo::Error("[reinterpret] " + std::to_string(bytes) + " bytes of " + flat.type.str() + " are no whole number of " +
-                     std::string(hlo::name(elem)));
+    throw hlo::Error("[reinterpret] " + std::to_string(bytes) + " bytes of " + flat.type.str() +
+                     " are no whole number of " + std::string(hlo::name(elem)));
   }
   if (flat.elem() == elem) return flat;
   // Complex and Pred have no bit casts: the way to and from them leads over their parts, and over bytes of 0 and 1.

@@ -77,7 +77,8 @@ std::vector<Axis> whole_axes(const Dims& dims) {
 }
 
 // The rows are cut out from `offset` on, the last one filled up, written to, and put back.
-Value write_misaligned(Builder& b, const Value& old, const std::vector<Step>& steps, int64_t offset, const Value& update) {
+Value write_misaligned(Builder& b, const Value& old, const std::vector<Step>& steps, int64_t offset,
+                       const Value& update) {
   const auto [size, stride] = steps.front();
   const size_t last = old.dims().size() - 1;
   const int64_t length = old.dims()[last], kept = std::min(size * stride, length - offset);
@@ -95,7 +96,8 @@ Value write_misaligned(Builder& b, const Value& old, const std::vector<Step>& st
   return write_block(b, old, axes, line);
 }
 
-Value write_interleaved(Builder& b, const Value& old, const std::vector<Step>& steps, int64_t offset, const Value& update) {
+Value write_interleaved(Builder& b, const Value& old, const std::vector<Step>& steps, int64_t offset,
+                        const Value& update) {
   const size_t last = old.dims().size() - 1;
   const Value indices = flat_indices(b, steps, offset, 1, old.dims()[last]);
   Dims dims = old.dims();
