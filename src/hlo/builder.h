@@ -33,14 +33,21 @@ struct Convolution {  // attributes of stablehlo.convolution; spatial vectors ha
 };
 
 struct Gather {
-  Dims offset_dims, collapsed_slice_dims, operand_batching_dims, start_indices_batching_dims, start_index_map;
+  Dims offset_dims = {};
+  Dims collapsed_slice_dims = {};
+  Dims operand_batching_dims = {};
+  Dims start_indices_batching_dims = {};
+  Dims start_index_map = {};
   int64_t index_vector_dim = 0;
-  Dims slice_sizes;
+  Dims slice_sizes = {};
 };
 
 struct Scatter {
-  Dims update_window_dims, inserted_window_dims, input_batching_dims, scatter_indices_batching_dims,
-      scatter_dims_to_operand_dims;
+  Dims update_window_dims = {};
+  Dims inserted_window_dims = {};
+  Dims input_batching_dims = {};
+  Dims scatter_indices_batching_dims = {};
+  Dims scatter_dims_to_operand_dims = {};
   int64_t index_vector_dim = 0;
 };
 
