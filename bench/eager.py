@@ -70,7 +70,9 @@ def eager_figures():
 
 
 def seconds_in_fresh_process(code, **environment):
-    out = subprocess.run([sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, check=True)
+    out = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, check=True
+    )
     return float(out.stdout)
 
 
@@ -85,7 +87,8 @@ print(time.perf_counter() - t)
 
 def start_figures():
     pairs = [
-        (seconds_in_fresh_process(IMPORT), seconds_in_fresh_process(IMPORT, TORCH_DEVICE_BACKEND_AUTOLOAD="0")) for _ in range(5)
+        (seconds_in_fresh_process(IMPORT), seconds_in_fresh_process(IMPORT, TORCH_DEVICE_BACKEND_AUTOLOAD="0"))
+        for _ in range(5)
     ]
     seconds_in_fresh_process(FIRST)
     return {

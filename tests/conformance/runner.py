@@ -59,7 +59,9 @@ def difference(ours, theirs, entry, dtype):
             continue
         rtol, atol = TOLERANCE[dtype]
         try:
-            torch.testing.assert_close(a.detach().cpu(), b.detach(), rtol=rtol, atol=atol, equal_nan=True, check_stride=False)
+            torch.testing.assert_close(
+                a.detach().cpu(), b.detach(), rtol=rtol, atol=atol, equal_nan=True, check_stride=False
+            )
         except AssertionError as error:
             return f"result {i}: {str(error).splitlines()[0]}"
         if a.numel() > 1 and a.stride() != b.stride():
@@ -86,7 +88,9 @@ def run_sample(entry, sample, dtype, facet):
     roots_ours = [t for t in ours_t if t.requires_grad]
     if not roots_theirs or not leaves_theirs or len(roots_ours) != len(roots_theirs):
         return None if len(roots_ours) == len(roots_theirs) else "another number of results requires gradients"
-    g_theirs = torch.autograd.grad(roots_theirs, leaves_theirs, [torch.ones_like(t) for t in roots_theirs], allow_unused=True)
+    g_theirs = torch.autograd.grad(
+        roots_theirs, leaves_theirs, [torch.ones_like(t) for t in roots_theirs], allow_unused=True
+    )
     g_ours = torch.autograd.grad(roots_ours, leaves_ours, [torch.ones_like(t) for t in roots_ours], allow_unused=True)
     if [g is None for g in g_ours] != [g is None for g in g_theirs]:
         return "gradients are missing"

@@ -13,7 +13,12 @@ import torch
 from conformance import runner
 
 TABLE = pathlib.Path(__file__).with_name("expectations.tsv")
-FACETS = [(torch.float32, "forward"), (torch.float32, "backward"), (torch.int64, "forward"), (torch.bfloat16, "forward")]
+FACETS = [
+    (torch.float32, "forward"),
+    (torch.float32, "backward"),
+    (torch.int64, "forward"),
+    (torch.bfloat16, "forward"),
+]
 
 
 def expectations():
