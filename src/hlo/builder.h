@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "hlo/target.h"
@@ -156,9 +157,14 @@ class Builder {
   std::string fresh() { return "%v" + std::to_string(next_++); }
   void append(std::string_view name, std::string_view results, const Values& in, const std::string& out_types,
               std::string_view properties, std::string_view regions);
-  Value sum_rows(const Value& x);  // [a, n] -> [a]
-  Value sum_middle(Value x);       // [a, n, b] -> [a, 1, b]
-  Value halve(std::string_view combiner, Value x, int64_t dim, int64_t until);
+  Value sum_rows(const Value& x);    // [a, n] -> [a]
+  Value sum_middle(const Value& x);  // [a, n, b] -> [a, 1, b]
+  // Halves dim 1 by adding its halves until its length is `until` or less; and what to add at the end, if anything.
+  std::pair<Value, Value> halve_sum(Value x, int64_t until);
+  // The same for combiners where f(x, x) = x.
+  Value halve_idempotent(std::string_view combiner, Value x, int64_t until);
+  Value idempotent_rows(std::string_view combiner, const Value& x, const Value& init);  // [a, n] -> [a]
+  Value reduce_in_parts(const Value& x, int64_t parts, const std::function<Value(const Value&)>& rows);
   Value reduce_idempotent(std::string_view combiner, const Value& x, const Value& init, const Dims& dims);
   Value reduce_in_stages(const Value& x, const Dims& dims, const std::function<Value(const Value&)>& rows,
                          const std::function<Value(const Value&)>& middle);

@@ -7,8 +7,19 @@ namespace tpupilot::hlo {
 namespace {
 
 constexpr int64_t kRowOfExtremum = 32;  // rows of this length are left to the plain op
-constexpr int64_t kLongestRow = 4096;   // longer rows are summed in parts first
+constexpr int64_t kLongestRow = 4096;   // longer rows are reduced in parts first, or halved
 constexpr int64_t kPartsOfLongRow = 32;
+
+// A divisor of n near kPartsOfLongRow; 0 if there is none (slices of a row would cost a copy of it).
+int64_t parts_of_row(int64_t n) {
+  for (int64_t parts = kPartsOfLongRow; parts >= kPartsOfLongRow / 2; --parts) {
+    if (n % parts == 0) return parts;
+  }
+  for (int64_t parts = kPartsOfLongRow + 1; parts <= kPartsOfLongRow * 2; ++parts) {
+    if (n % parts == 0) return parts;
+  }
+  return 0;
+}
 
 Dims without(const Dims& sizes, const Dims& dims) {
   Dims kept;
@@ -81,34 +92,56 @@ Value Builder::reduce_in_stages(const Value& x, const Dims& dims, const std::fun
   return reshape(y, without(x.dims(), dims));
 }
 
-Value Builder::sum_rows(const Value& x) {
+// Long rows as [a * parts, n / parts], then what is left of them.
+Value Builder::reduce_in_parts(const Value& x, int64_t parts, const std::function<Value(const Value&)>& rows) {
   const int64_t outer = x.dims()[0], n = x.dims()[1];
-  const Value zero = zeros({x.elem(), {}});
-  if (n <= kLongestRow) return reduce("stablehlo.add", x, zero, {1});
-  const int64_t length = n / kPartsOfLongRow, main = length * kPartsOfLongRow;
-  const Value parts = sum_rows(reshape(slice_dim(x, 1, 0, main), {outer * kPartsOfLongRow, length}));
-  const Value sum = reduce("stablehlo.add", reshape(barrier(parts), {outer, kPartsOfLongRow}), zero, {1});
-  return main == n ? sum : add(sum, reduce("stablehlo.add", slice_dim(x, 1, main, n), zero, {1}));
+  const Value inner = rows(reshape(x, {outer * parts, n / parts}));
+  return rows(reshape(barrier(inner), {outer, parts}));
 }
 
-Value Builder::sum_middle(Value x) {
-  Value rest;  // the last slices of odd lengths
-  for (int64_t n = x.dims()[1]; n > 1; n /= 2) {
+Value Builder::sum_rows(const Value& x) {
+  const int64_t n = x.dims()[1];
+  const Value zero = zeros({x.elem(), {}});
+  if (n <= kLongestRow) return reduce("stablehlo.add", x, zero, {1});
+  if (const int64_t parts = parts_of_row(n)) {
+    return reduce_in_parts(x, parts, [this](const Value& v) { return sum_rows(v); });
+  }
+  const auto [folded, rest] = halve_sum(x, kLongestRow);
+  const Value sum = reduce("stablehlo.add", folded, zero, {1});
+  return rest ? add(sum, squeeze(rest, 1)) : sum;
+}
+
+Value Builder::sum_middle(const Value& x) {
+  const auto [folded, rest] = halve_sum(x, 1);
+  return rest ? add(folded, rest) : folded;
+}
+
+std::pair<Value, Value> Builder::halve_sum(Value x, int64_t until) {
+  Value rest;  // the sum of the last slices of odd lengths
+  for (int64_t n = x.dims()[1]; n > until; n /= 2) {
     if (n % 2 == 1) {
       const Value last = slice_dim(x, 1, n - 1, n);
       rest = rest ? add(rest, last) : last;
     }
     x = add(slice_dim(x, 1, 0, n / 2), slice_dim(x, 1, n / 2, n / 2 * 2));
   }
-  return rest ? add(x, rest) : x;
+  return {x, rest};
 }
 
-// For combiners where f(x, x) = x: the halves of an odd length overlap by one.
-Value Builder::halve(std::string_view combiner, Value x, int64_t dim, int64_t until) {
-  for (int64_t n = x.dims()[static_cast<size_t>(dim)]; n > until; n = (n + 1) / 2) {
-    x = binary(combiner, slice_dim(x, dim, 0, (n + 1) / 2), slice_dim(x, dim, n / 2, n));
+// The halves of an odd length overlap by one.
+Value Builder::halve_idempotent(std::string_view combiner, Value x, int64_t until) {
+  for (int64_t n = x.dims()[1]; n > until; n = (n + 1) / 2) {
+    x = binary(combiner, slice_dim(x, 1, 0, (n + 1) / 2), slice_dim(x, 1, n / 2, n));
   }
   return x;
+}
+
+Value Builder::idempotent_rows(std::string_view combiner, const Value& x, const Value& init) {
+  const int64_t parts = x.dims()[1] > kLongestRow ? parts_of_row(x.dims()[1]) : 0;
+  if (parts != 0) {
+    return reduce_in_parts(x, parts, [&](const Value& v) { return idempotent_rows(combiner, v, init); });
+  }
+  return reduce(combiner, halve_idempotent(combiner, x, kRowOfExtremum), init, {1});
 }
 
 Value Builder::keep_identity(const Value& identity, const Type& x, const Dims& dims) {
@@ -133,8 +166,8 @@ Value Builder::reduce_idempotent(std::string_view combiner, const Value& x, cons
   if (x.type.numel() == 0) return keep_identity(init, x.type, reduced);
   if (!target_.cpu()) return reduce(combiner, x, init, reduced);
   return reduce_in_stages(
-      x, reduced, [&](const Value& v) { return reduce(combiner, halve(combiner, v, 1, kRowOfExtremum), init, {1}); },
-      [&](const Value& v) { return halve(combiner, v, 1, 1); });
+      x, reduced, [&](const Value& v) { return idempotent_rows(combiner, v, init); },
+      [&](const Value& v) { return halve_idempotent(combiner, v, 1); });
 }
 
 Value Builder::amax(const Value& x, const Dims& dims) {

@@ -30,8 +30,9 @@ Canonical canonical(const Layout& l) {
       c.sorted_dims.push_back(static_cast<int64_t>(i));
     }
   }
-  std::stable_sort(c.sorted_dims.begin(), c.sorted_dims.end(), [&](int64_t a, int64_t b) {
-    return l.strides[static_cast<size_t>(a)] > l.strides[static_cast<size_t>(b)];
+  std::sort(c.sorted_dims.begin(), c.sorted_dims.end(), [&](int64_t a, int64_t b) {
+    const int64_t p = l.strides[static_cast<size_t>(a)], q = l.strides[static_cast<size_t>(b)];
+    return p != q ? p > q : a < b;
   });
   for (int64_t d : c.sorted_dims) {
     const Step next{l.sizes[static_cast<size_t>(d)], l.strides[static_cast<size_t>(d)]};

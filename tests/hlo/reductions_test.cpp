@@ -83,7 +83,8 @@ INSTANTIATE_TEST_SUITE_P(Types, Reductions,
                          ::testing::Values(Case{Elem::F32, {3, 5, 70}}, Case{Elem::F32, {2, 33, 1, 4}},
                                            Case{Elem::BF16, {7, 100}}, Case{Elem::S64, {5, 1, 67}},
                                            Case{Elem::Pred, {6, 71}}, Case{Elem::F64, {9, 2, 3}},
-                                           Case{Elem::S8, {2, 3}}, Case{Elem::F32, {1}}, Case{Elem::F16, {40, 3}}));
+                                           Case{Elem::S8, {2, 3}}, Case{Elem::F32, {1}}, Case{Elem::F16, {40, 3}},
+                                           Case{Elem::F32, {2, 4099}}, Case{Elem::F32, {2, 8192}}));
 
 // Sum, over `dims`, of `x` in f32; returns the largest error over the sum of absolute values.
 double error_of_sum(const Dims& sizes, const Dims& dims, Elem elem = Elem::F32) {
