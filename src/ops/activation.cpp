@@ -1,5 +1,5 @@
-// Activation functions and their gradients. All are element-wise and computed in the opmath type; the comments give ATen's
-// rule where the formula alone does not.
+// Activation functions and their gradients. All are element-wise and computed in the opmath type; the comments give
+// ATen's rule where the formula alone does not.
 #include <cmath>
 #include <numbers>
 
@@ -84,14 +84,23 @@ Expr tanh_backward(Context& c) {
   return grad(c) * conjugate(1 - y * y);
 }
 
+Expr logit_backward(Context& c) {  // outside of the open interval: NaN, or 0 where self was clamped
+  const Expr x = self(c), g = grad(c) / (x * (1 - x));
+  if (!c.given("eps")) return where((x < 0) | (x > 1), std::numeric_limits<double>::quiet_NaN(), g);
+  const Expr eps = wide_scalar(c, "eps");
+  return where((x < eps) | (x > 1 - eps), 0, g);
+}
+
 Expr elu(Context& c) {
   const Expr x = self(c), scale = wide_scalar(c, "scale");
   return where(x <= 0, expm1(x * wide_scalar(c, "input_scale")) * (wide_scalar(c, "alpha") * scale), x * scale);
 }
 Expr elu_backward(Context& c) {
   const Expr g = grad(c), y = wide_like_result(c, "self_or_result");
-  const Expr scale = wide_scalar(c, "scale"), input_scale = wide_scalar(c, "input_scale"), negative = wide_scalar(c, "alpha") * scale;
-  const Expr slope = c.boolean("is_result") ? input_scale * (y + negative) : input_scale * negative * exp(y * input_scale);
+  const Expr scale = wide_scalar(c, "scale"), input_scale = wide_scalar(c, "input_scale"),
+             negative = wide_scalar(c, "alpha") * scale;
+  const Expr slope =
+      c.boolean("is_result") ? input_scale * (y + negative) : input_scale * negative * exp(y * input_scale);
   return where(y <= 0, g * slope, g * scale);
 }
 Expr leaky_relu(Context& c) {
@@ -193,6 +202,7 @@ std::vector<Row> activation_rows() {
       row({"mish_backward"}, mish_backward),
       row({"sigmoid_backward.grad_input"}, sigmoid_backward),
       row({"tanh_backward.grad_input"}, tanh_backward),
+      row({"logit_backward.grad_input"}, logit_backward),
       row({"elu.out"}, elu),
       row({"elu_backward.grad_input"}, elu_backward),
       row({"leaky_relu.out"}, leaky_relu),

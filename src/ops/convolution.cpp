@@ -32,7 +32,8 @@ std::vector<Type> convolution_shape(Context& c) {
 Values convolution(Context& c) {
   const Value x = operand(c, "input"), w = operand(c, "weight");
   const Dims& out = c.result().dims;
-  Expr y = expr(c, c.boolean("transposed") ? image_gradient(c.b, window_of(c), x, w, out) : convolve(c.b, window_of(c), x, w, out));
+  Expr y = expr(c, c.boolean("transposed") ? image_gradient(c.b, window_of(c), x, w, out)
+                                           : convolve(c.b, window_of(c), x, w, out));
   if (!c.given("bias")) return {y};
   const Expr bias = wide(c, "bias");
   return {convert(y, bias.v.elem()) + along(bias, 1, out)};
@@ -55,7 +56,8 @@ Values convolution_backward(Context& c) {
   }
   if (wanted[1]) {
     const Value x = operand(c, "input");
-    results[1] = transposed ? weight_gradient(c.b, p, x, g, c.result(1).dims) : weight_gradient(c.b, p, g, x, c.result(1).dims);
+    results[1] =
+        transposed ? weight_gradient(c.b, p, x, g, c.result(1).dims) : weight_gradient(c.b, p, g, x, c.result(1).dims);
   }
   if (wanted[2]) {
     Dims all_but_channels{0};

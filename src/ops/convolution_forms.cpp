@@ -254,7 +254,8 @@ Value pointwise_weight_gradient(Builder& b, const Window& p, const Value& y, con
   return b.reshape(b.sum(products, {0}), w_dims);
 }
 
-// ---------------------------------------------------------------- 3-d: a sum of 2-d ones over the taps of the first dim
+// ---------------------------------------------------------------- 3-d: a sum of 2-d ones over the taps of the first
+// dim
 
 Window without_depth(const Window& p) {
   const auto rest = [](const Dims& d) { return Dims(d.begin() + 1, d.end()); };
@@ -284,8 +285,8 @@ Value deep_convolve(Builder& b, const Window& p, const Value& x, const Value& w,
   Value total;
   for (int64_t tap = 0; tap < w.dims()[2]; ++tap) {
     const Value flat = fold_depth(b, planes(b, p, x, tap, y_dims[2]));
-    const Value term = convolve(b, without_depth(p), flat, kernel_plane(b, w, tap),
-                                {flat.dims()[0], y_dims[1], y_dims[3], y_dims[4]});
+    const Value term =
+        convolve(b, without_depth(p), flat, kernel_plane(b, w, tap), {flat.dims()[0], y_dims[1], y_dims[3], y_dims[4]});
     total = total ? b.add(total, term) : term;
   }
   return unfold_depth(b, total, y_dims[2]);
@@ -333,7 +334,8 @@ Value channels(Builder& b, const Value& x, int64_t dim, int64_t group, int64_t g
 // `by_group` are the dims of the two operands and of the result that the groups divide.
 Value choose(Builder& b, const Window& p, const Value& first, const Value& second, const Dims& out, const Dims& w_dims,
              int64_t image_channels, const Forms& forms, const std::array<int64_t, 3>& by_group) {
-  if (hlo::product(out) == 0 || first.type.numel() == 0 || second.type.numel() == 0) return b.zeros({first.elem(), out});
+  if (hlo::product(out) == 0 || first.type.numel() == 0 || second.type.numel() == 0)
+    return b.zeros({first.elem(), out});
   if (!b.target().cpu()) return forms.plain(b, p, first, second, out);
   if (is_depthwise(p, image_channels, w_dims)) return forms.depthwise(b, p, first, second, out);
   if (p.groups > 1 && p.groups <= kMostSlicedGroups) {
@@ -344,8 +346,9 @@ Value choose(Builder& b, const Window& p, const Value& first, const Value& secon
     w_part[0] /= p.groups;
     hlo::Values parts;
     for (int64_t g = 0; g < p.groups; ++g) {
-      parts.push_back(choose(b, alone, channels(b, first, by_group[0], g, p.groups), channels(b, second, by_group[1], g, p.groups),
-                             part, w_part, image_channels / p.groups, forms, by_group));
+      parts.push_back(choose(b, alone, channels(b, first, by_group[0], g, p.groups),
+                             channels(b, second, by_group[1], g, p.groups), part, w_part, image_channels / p.groups,
+                             forms, by_group));
     }
     return b.concatenate(parts, by_group[2]);
   }

@@ -47,14 +47,17 @@ Expr where(const Expr& pred, const Expr& on_true, const Expr& on_false) {
 
 Expr log1p(const Expr& x) {
   if (!x.b->target().cpu()) return apply("stablehlo.log_plus_one", x);
-  // log(u) x / (u - 1) makes up for the rounding of u = 1 + x, and is several times faster than the CPU plugins' own op.
+  // log(u) x / (u - 1) makes up for the rounding of u = 1 + x, and is several times faster than the CPU plugins' own
+  // op.
   const Expr u = 1 + x;
   const Expr corrected = log(u) * (x / (u - 1));
   const Expr infinite = equal(u, std::numeric_limits<double>::infinity());
   return where(equal(u, 1), x, where(infinite, u, corrected));
 }
 
-Expr along(const Expr& vector, int64_t dim, const Dims& dims) { return {vector.b, vector.b->broadcast_in_dim(vector, dims, {dim})}; }
+Expr along(const Expr& vector, int64_t dim, const Dims& dims) {
+  return {vector.b, vector.b->broadcast_in_dim(vector, dims, {dim})};
+}
 
 Expr sum_like(const Expr& x, const Dims& dims) { return {x.b, x.b->unreduce(x.b->sum(x, dims), x.v.dims(), dims)}; }
 

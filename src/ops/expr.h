@@ -60,8 +60,12 @@ inline Expr operator|(const Expr& x, const Expr& y) { return apply("stablehlo.or
 inline Expr operator!(const Expr& x) { return apply("stablehlo.not", x); }
 
 Expr where(const Expr& pred, const Expr& on_true, const Expr& on_false);
-inline Expr where(const Expr& pred, const Expr& on_true, double on_false) { return where(pred, on_true, number(on_true, on_false)); }
-inline Expr where(const Expr& pred, double on_true, const Expr& on_false) { return where(pred, number(on_false, on_true), on_false); }
+inline Expr where(const Expr& pred, const Expr& on_true, double on_false) {
+  return where(pred, on_true, number(on_true, on_false));
+}
+inline Expr where(const Expr& pred, double on_true, const Expr& on_false) {
+  return where(pred, number(on_false, on_true), on_false);
+}
 
 inline Expr exp(const Expr& x) { return apply("stablehlo.exponential", x); }
 inline Expr expm1(const Expr& x) { return apply("stablehlo.exponential_minus_one", x); }
@@ -83,8 +87,8 @@ inline Expr reshape(const Expr& x, const Dims& dims) { return {x.b, x.b->reshape
 // A vector along `dim`, broadcast to `dims`.
 Expr along(const Expr& vector, int64_t dim, const Dims& dims);
 inline Expr sum(const Expr& x, const Dims& dims) { return {x.b, x.b->sum(x, dims)}; }
-// [rows, n] -> [rows]. On the CPU plugins a product with ones: faster than a reduction, which would compute its operand element
-// by element.
+// [rows, n] -> [rows]. On the CPU plugins a product with ones: faster than a reduction, which would compute its operand
+// element by element.
 Expr row_sums(const Expr& x);
 // Reduced over `dims`, and back at the shape of x.
 Expr sum_like(const Expr& x, const Dims& dims);

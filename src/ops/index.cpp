@@ -10,11 +10,11 @@ namespace {
 
 // ---------------------------------------------------------------- index and index_put
 
-// Index tensors that stand for some dims of self, as XLA's gather and scatter describe them. The shape of the indexed tensor:
-// the indices' common shape takes the place of the indexed dims, or the front if those are not neighbours.
+// Index tensors that stand for some dims of self, as XLA's gather and scatter describe them. The shape of the indexed
+// tensor: the indices' common shape takes the place of the indexed dims, or the front if those are not neighbours.
 struct Places {
-  Value indices;      // [common shape..., number of indexed dims]
-  Dims indexed;       // dims of self
+  Value indices;        // [common shape..., number of indexed dims]
+  Dims indexed;         // dims of self
   Dims kept_in_result;  // where the other dims of self stand in the result
   Dims result;
 };
@@ -37,8 +37,11 @@ std::optional<Places> places_of(Context& c, const Dims& self) {
   const auto indices = c.tensors("indices");
   for (size_t d = 0; d < indices.size(); ++d) {
     if (!indices[d]) continue;
-    if (indices[d]->elem() == Elem::Pred) throw hlo::Error("[" + std::string(c.overload()) + "] boolean masks must be expanded before");
-    if (d >= self.size()) throw hlo::Error("[" + std::string(c.overload()) + "] too many indices for a tensor of dimension " + std::to_string(self.size()));
+    if (indices[d]->elem() == Elem::Pred)
+      throw hlo::Error("[" + std::string(c.overload()) + "] boolean masks must be expanded before");
+    if (d >= self.size())
+      throw hlo::Error("[" + std::string(c.overload()) + "] too many indices for a tensor of dimension " +
+                       std::to_string(self.size()));
     given.push_back(wrapped_index(c.b, *indices[d], self[d]));
     p.indexed.push_back(static_cast<int64_t>(d));
   }
@@ -142,7 +145,8 @@ Values index_fill(Context& c) {
   Dims dims = s.self.dims();
   dims[static_cast<size_t>(s.dim)] = s.index.dims()[0];
   const Type type = s.self.type.with(dims);
-  const Value fill = c.overload().ends_with("Tensor") ? c.tensor_as("value", type.elem, dims) : c.scalar_as("value", type);
+  const Value fill =
+      c.overload().ends_with("Tensor") ? c.tensor_as("value", type.elem, dims) : c.scalar_as("value", type);
   return shaped(c, put_slices(c.b, s.self, s.index, fill, s.dim));
 }
 
@@ -167,7 +171,8 @@ std::string_view combiner_of(Context& c, Elem elem) {
   if (reduce == "multiply" || reduce == "prod") return elem == Elem::Pred ? "stablehlo.and" : "stablehlo.multiply";
   if (reduce == "amax") return "stablehlo.maximum";
   if (reduce == "amin") return "stablehlo.minimum";
-  throw hlo::Error("[" + std::string(c.overload()) + "] reduce argument must be sum, prod, mean, amax, amin, add or multiply, not '" + reduce + "'");
+  throw hlo::Error("[" + std::string(c.overload()) +
+                   "] reduce argument must be sum, prod, mean, amax, amin, add or multiply, not '" + reduce + "'");
 }
 
 Values scatter(Context& c) {
@@ -211,11 +216,28 @@ Values scatter_reduce(Context& c) {
   return {divided(b, reduced, b.max(count, b.constant_int(1, count.type)))};
 }
 
+// scatter_reduce with one place for a whole slice; as there, a mean of integers rounds down.
+Values index_reduce(Context& c) {
+  Builder& b = c.b;
+  const Slices s = slices_of(c);
+  const Elem elem = hlo::compute_elem(s.self.elem());
+  const bool include_self = c.boolean("include_self"), mean = c.string("reduce") == "mean";
+  const Value updates = b.convert(updates_for(c, s, "source"), elem);
+  Value base = b.convert(s.self, elem);
+  if (!include_self) base = put_slices(b, base, s.index, neutral(c, updates.type), s.dim);
+  const Value reduced = put_slices(b, base, s.index, updates, s.dim, combiner_of(c, elem));
+  if (!mean) return shaped(c, reduced);
+  const Value start = b.constant_int(include_self ? 1 : 0, reduced.type);
+  const Value count = put_slices(b, start, s.index, b.constant_int(1, updates.type), s.dim, "stablehlo.add");
+  return shaped(c, divided(b, reduced, b.max(count, b.constant_int(1, count.type))));
+}
+
 // ---------------------------------------------------------------- masks
 
 Values masked_fill(Context& c) {
   const Value self = c.tensor("self");
-  const Value fill = c.overload().ends_with("Tensor") ? c.tensor_as("value", self.elem(), self.dims()) : c.scalar_as("value", self.type);
+  const Value fill = c.overload().ends_with("Tensor") ? c.tensor_as("value", self.elem(), self.dims())
+                                                      : c.scalar_as("value", self.type);
   return {c.b.select(c.tensor_as("mask", Elem::Pred, self.dims()), fill, self)};
 }
 
@@ -224,7 +246,8 @@ Value running_count(Builder& b, const Value& mask) {
   Value count = b.convert(mask, Elem::S64);
   const int64_t n = count.dims()[0];
   for (int64_t shift = 1; shift < n; shift *= 2) {
-    count = b.barrier(b.add(count, b.pad(b.slice_dim(count, 0, 0, n - shift), b.zeros({Elem::S64, {}}), {shift}, {0}, {0})));
+    count = b.barrier(
+        b.add(count, b.pad(b.slice_dim(count, 0, 0, n - shift), b.zeros({Elem::S64, {}}), {shift}, {0}, {0})));
   }
   return count;
 }
@@ -300,10 +323,15 @@ std::vector<Row> index_rows() {
       at_indices({"index_copy.out"}, index_copy),
       at_indices({"index_fill_.int_Scalar", "index_fill_.int_Tensor"}, index_fill),
       at_indices({"gather.out"}, gather),
-      at_indices({"scatter.src_out", "scatter.value_out", "scatter.reduce_out", "scatter.value_reduce_out", "scatter_add.out"}, scatter),
+      at_indices(
+          {"scatter.src_out", "scatter.value_out", "scatter.reduce_out", "scatter.value_reduce_out", "scatter_add.out"},
+          scatter),
       at_indices({"scatter_reduce.two_out"}, scatter_reduce),
+      at_indices({"index_reduce.out"}, index_reduce),
       {.overloads = {"masked_fill_.Scalar", "masked_fill_.Tensor"}, .emit = masked_fill},
-      {.overloads = {"masked_scatter_"}, .emit = masked_scatter, .remark = "too few elements in source are not noticed; ATen on CPU raises"},
+      {.overloads = {"masked_scatter_"},
+       .emit = masked_scatter,
+       .remark = "too few elements in source are not noticed; ATen on CPU raises"},
       at_indices({"take", "take.out"}, take),
       at_indices({"put_"}, put),
       at_indices({"embedding_dense_backward"}, embedding_dense_backward),

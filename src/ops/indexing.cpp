@@ -52,7 +52,8 @@ Value gather_along(Builder& b, Value x, Value index, int64_t dim) {
   return b.gather(x, b.convert(index, Elem::S64), g, index.dims());
 }
 
-Value scatter_along(Builder& b, const Value& x, Value index, Value updates, int64_t dim, std::string_view combiner, bool unique) {
+Value scatter_along(Builder& b, const Value& x, Value index, Value updates, int64_t dim, std::string_view combiner,
+                    bool unique) {
   if (x.rank() == 0 || index.rank() == 0) {
     const Dims full = x.rank() == 0 ? Dims{1} : x.dims();
     const Value flat = b.reshape(index, {index.type.numel()}), values = b.reshape(updates, flat.dims());
@@ -76,7 +77,8 @@ Value take_slices(Builder& b, const Value& x, const Value& index, int64_t dim) {
   return b.gather(x, index, g, out);
 }
 
-Value put_slices(Builder& b, const Value& x, const Value& index, const Value& updates, int64_t dim, std::string_view combiner) {
+Value put_slices(Builder& b, const Value& x, const Value& index, const Value& updates, int64_t dim,
+                 std::string_view combiner) {
   const hlo::Scatter s{all_but(dim, x.rank()), {dim}, {}, {}, {dim}, 1};
   return scatter_wide(b, x, index, updates, s, combiner, false);
 }

@@ -1,5 +1,5 @@
-// Reading and writing at computed places: what gather, scatter, index_put and their kin have in common. A place out of range
-// is clamped when read and dropped when written: a device program cannot raise.
+// Reading and writing at computed places: what gather, scatter, index_put and their kin have in common. A place out of
+// range is clamped when read and dropped when written: a device program cannot raise.
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,8 @@
 
 namespace tpupilot::ops {
 
-constexpr std::string_view kOutOfRange = "an index out of range is clamped when read and ignored when written; ATen on CPU raises";
+constexpr std::string_view kOutOfRange =
+    "an index out of range is clamped when read and ignored when written; ATen on CPU raises";
 
 // As S64, with negative values counted from the end of a dim of `size`.
 hlo::Value wrapped_index(hlo::Builder& b, const hlo::Value& index, int64_t size);
@@ -16,15 +17,15 @@ hlo::Value wrapped_index(hlo::Builder& b, const hlo::Value& index, int64_t size)
 // torch.gather: x at index along dim. Both of one rank; index may be shorter than x in the other dims.
 hlo::Value gather_along(hlo::Builder& b, hlo::Value x, hlo::Value index, int64_t dim);
 
-// How an update meets the old element; empty replaces it. Narrow floats are combined in f32.
-// torch.scatter: x with `updates` written at index along dim; updates has index's shape.
+// torch.scatter: x with `updates` written at index along dim; updates has index's shape. `combiner` is how an update
+// meets the old element ("stablehlo.add"); empty replaces it. Narrow floats are combined in f32.
 hlo::Value scatter_along(hlo::Builder& b, const hlo::Value& x, hlo::Value index, hlo::Value updates, int64_t dim,
                          std::string_view combiner = {}, bool unique = false);
 
 // Slices of x along dim at the places of a vector: index_select. Its inverse writes the slices `updates` there.
 hlo::Value take_slices(hlo::Builder& b, const hlo::Value& x, const hlo::Value& index, int64_t dim);
-hlo::Value put_slices(hlo::Builder& b, const hlo::Value& x, const hlo::Value& index, const hlo::Value& updates, int64_t dim,
-                      std::string_view combiner = {});
+hlo::Value put_slices(hlo::Builder& b, const hlo::Value& x, const hlo::Value& index, const hlo::Value& updates,
+                      int64_t dim, std::string_view combiner = {});
 
 // index_put's sums of Pred are ORs.
 std::string_view sum_combiner(hlo::Elem elem);

@@ -1,4 +1,5 @@
-// Losses with rows of their own, and their gradients; the others are composites in core. `reduction`: 0 none, 1 mean, 2 sum.
+// Losses with rows of their own, and their gradients; the others are composites in core. `reduction`: 0 none, 1 mean, 2
+// sum.
 #include "ops/expr.h"
 #include "ops/indexing.h"
 
@@ -143,7 +144,9 @@ std::vector<Row> loss_rows() {
   constexpr std::string_view kLabel = "a label out of range is clamped; ATen on CPU raises";
   constexpr std::string_view kProbability = "values outside of [0, 1] are not noticed; ATen on CPU raises";
   return {
-      {.overloads = {"nll_loss_forward.output", "nll_loss2d_forward", "nll_loss2d_forward.output"}, .emit = nll_forward, .remark = kLabel},
+      {.overloads = {"nll_loss_forward.output", "nll_loss2d_forward", "nll_loss2d_forward.output"},
+       .emit = nll_forward,
+       .remark = kLabel},
       {.overloads = {"nll_loss_backward.grad_input", "nll_loss2d_backward", "nll_loss2d_backward.grad_input"},
        .emit = nll_backward,
        .remark = kLabel},
@@ -153,8 +156,11 @@ std::vector<Row> loss_rows() {
       {.overloads = {"smooth_l1_loss_backward.grad_input"}, .emit = smooth_l1_backward},
       {.overloads = {"huber_loss", "huber_loss.out"}, .emit = huber},
       {.overloads = {"huber_loss_backward.out"}, .emit = huber_backward},
-      {.overloads = {"binary_cross_entropy", "binary_cross_entropy.out"}, .emit = binary_cross_entropy, .remark = kProbability},
-      {.overloads = {"binary_cross_entropy_backward", "binary_cross_entropy_backward.grad_input"}, .emit = binary_cross_entropy_backward},
+      {.overloads = {"binary_cross_entropy", "binary_cross_entropy.out"},
+       .emit = binary_cross_entropy,
+       .remark = kProbability},
+      {.overloads = {"binary_cross_entropy_backward", "binary_cross_entropy_backward.grad_input"},
+       .emit = binary_cross_entropy_backward},
   };
 }
 

@@ -16,7 +16,8 @@ const Pairing kMatrixVector{{}, {}, {1}, {0}};
 const Pairing kVectors{{}, {}, {0}, {0}};
 
 Value dot(Context& c, const Value& x, const Value& y, const Pairing& p, std::optional<Elem> result = {}) {
-  if (x.elem() == Elem::Pred) throw hlo::Error("[" + std::string(c.overload()) + "] \"addmm_impl_cpu_\" not implemented for 'Bool'");
+  if (x.elem() == Elem::Pred)
+    throw hlo::Error("[" + std::string(c.overload()) + "] \"addmm_impl_cpu_\" not implemented for 'Bool'");
   return c.b.dot_general(x, y, p.lhs_batch, p.rhs_batch, p.lhs_contract, p.rhs_contract, result);
 }
 
@@ -38,7 +39,8 @@ Value added(Context& c, std::string_view first, std::string_view second, const P
   return value + where(equal(beta, 0), 0, self * beta);
 }
 
-Row sum_of_product(std::vector<std::string_view> overloads, std::string_view first, std::string_view second, Pairing pairing) {
+Row sum_of_product(std::vector<std::string_view> overloads, std::string_view first, std::string_view second,
+                   Pairing pairing) {
   return {.overloads = std::move(overloads),
           .emit = [=](Context& c) { return Values{added(c, first, second, pairing)}; },
           .identities = {{"alpha", 1}, {"beta", 1}}};

@@ -1,5 +1,5 @@
-// Batch, layer and group normalization. Statistics are computed in the opmath type, the variance in two passes; Builder::sum
-// adds up each image and channel first, which is both faster and more exact than one sum over all.
+// Batch, layer and group normalization. Statistics are computed in the opmath type, the variance in two passes;
+// Builder::sum adds up each image and channel first, which is both faster and more exact than one sum over all.
 #include "ops/expr.h"
 
 namespace tpupilot::ops {
@@ -44,7 +44,9 @@ Expr affine(Context& c, Expr x, int64_t dim) {
 
 // ---------------------------------------------------------------- batch norm; input [N, C, ...]
 
-Expr inverse_deviation(Context& c, const Expr& variance) { return 1 / sqrt(variance + expr(c, c.scalar("eps", variance.v.elem()))); }
+Expr inverse_deviation(Context& c, const Expr& variance) {
+  return 1 / sqrt(variance + expr(c, c.scalar("eps", variance.v.elem())));
+}
 
 // The running statistic after this batch; rows without running statistics have none to return.
 Value moved(Context& c, std::string_view name, const Expr& batch) {
@@ -73,7 +75,8 @@ Values batch_norm(Context& c) {
     unbiased = squares / (count - 1);
   } else {
     if (!c.given("running_mean") || !c.given("running_var")) {
-      throw hlo::Error("[" + std::string(c.overload()) + "] running_mean and running_var must be given in evaluation mode");
+      throw hlo::Error("[" + std::string(c.overload()) +
+                       "] running_mean and running_var must be given in evaluation mode");
     }
     mean = tensor(c, "running_mean", x.v.elem());
     variance = tensor(c, "running_var", x.v.elem());
@@ -86,7 +89,8 @@ Values batch_norm(Context& c) {
     const Type& type = c.result(results.size());
     results.push_back(type.numel() == saved.v.type.numel() ? saved.v : c.b.zeros(type));
   }
-  if (c.overload().starts_with("_batch_norm_with_update")) results.push_back(c.b.zeros(c.result(3)));  // reserve: unused
+  if (c.overload().starts_with("_batch_norm_with_update"))
+    results.push_back(c.b.zeros(c.result(3)));  // reserve: unused
   if (c.has_argument("running_mean")) add_running_statistics(c, results, mean, unbiased, training);
   return results;
 }
@@ -111,7 +115,8 @@ Values batch_norm_backward(Context& c) {
   Values results(3);
   if (wanted[0]) {
     Expr centred_g = g;
-    if (training) centred_g = g - along(g_sum / count, 1, full) - centred * along(invstd * invstd * g_centred / count, 1, full);
+    if (training)
+      centred_g = g - along(g_sum / count, 1, full) - centred * along(invstd * invstd * g_centred / count, 1, full);
     results[0] = centred_g * along(scale, 1, full);
   }
   if (wanted[1]) results[1] = g_centred * invstd;
@@ -151,7 +156,8 @@ Values layer_norm(Context& c) {
 // rstd (g - mean(g) - normal mean(g normal)).
 Values layer_norm_backward(Context& c) {
   const Elem elem = opmath_of(c, "input");
-  const Dims full = c.tensor("input").dims(), dims = layer_rows(c, c.tensor("input").type), weights = c.integers("normalized_shape");
+  const Dims full = c.tensor("input").dims(), dims = layer_rows(c, c.tensor("input").type),
+             weights = c.integers("normalized_shape");
   const auto count = static_cast<double>(dims[1]);
   const Expr x = reshape(tensor(c, "input", elem), dims), g = reshape(tensor(c, "grad_out", elem), dims);
   const Expr mean = reshape(tensor(c, "mean", elem), {dims[0]}), rstd = reshape(tensor(c, "rstd", elem), {dims[0]});
@@ -160,7 +166,8 @@ Values layer_norm_backward(Context& c) {
   Values results(3);
   if (wanted[0]) {
     const Expr weighted = c.given("weight") ? kept(g * for_rows(c, "weight", elem, dims)) : g;
-    const Expr g_mean = along(row_sums(weighted) / count, 0, dims), g_normal = along(row_sums(weighted * normal) / count, 0, dims);
+    const Expr g_mean = along(row_sums(weighted) / count, 0, dims),
+               g_normal = along(row_sums(weighted * normal) / count, 0, dims);
     results[0] = reshape(along(rstd, 0, dims) * (weighted - g_mean - normal * g_normal), full);
   }
   if (wanted[1] && c.given("weight")) results[1] = reshape(sum(kept(g * normal), {0}), weights);
@@ -168,7 +175,8 @@ Values layer_norm_backward(Context& c) {
   return results;
 }
 
-// ---------------------------------------------------------------- group norm; [N, C, area], each group of channels alone
+// ---------------------------------------------------------------- group norm; [N, C, area], each group of channels
+// alone
 
 struct Groups {
   Dims dims;  // [N, C, area]
@@ -202,7 +210,8 @@ Values group_norm_backward(Context& c) {
   const Dims& dims = groups.dims;
   const int64_t rows = dims[0] * groups.group;
   const Expr x = reshape(tensor(c, "input", elem), dims), g = reshape(tensor(c, "grad_out", elem), dims);
-  const Expr mean = reshape(tensor(c, "mean", elem), {rows}), rstd = for_groups(reshape(tensor(c, "rstd", elem), {rows}), groups);
+  const Expr mean = reshape(tensor(c, "mean", elem), {rows}),
+             rstd = for_groups(reshape(tensor(c, "rstd", elem), {rows}), groups);
   const Expr normal = kept((x - for_groups(mean, groups)) * rstd);
   const std::vector<bool> wanted = c.booleans("output_mask");
   Values results(3);
@@ -221,8 +230,8 @@ Values group_norm_backward(Context& c) {
 
 std::vector<Row> normalization_rows() {
   return {
-      {.overloads = {"native_batch_norm", "native_batch_norm.out", "_native_batch_norm_legit", "_native_batch_norm_legit.out",
-                     "_batch_norm_with_update", "_batch_norm_with_update.out"},
+      {.overloads = {"native_batch_norm", "native_batch_norm.out", "_native_batch_norm_legit",
+                     "_native_batch_norm_legit.out", "_batch_norm_with_update", "_batch_norm_with_update.out"},
        .emit = batch_norm,
        .mutates = {"running_mean", "running_var"}},
       {.overloads = {"_native_batch_norm_legit.no_stats", "_native_batch_norm_legit.no_stats_out"}, .emit = batch_norm},

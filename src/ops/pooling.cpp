@@ -87,7 +87,8 @@ Value scatter_to_places(Context& c, size_t spatial, const Value& grad, const Val
   Builder& b = c.b;
   const Dims& full = c.result().dims;
   const int64_t plane = hlo::product(Dims(full.end() - static_cast<std::ptrdiff_t>(spatial), full.end()));
-  const int64_t planes = plane == 0 ? 0 : c.result().numel() / plane, pooled = planes == 0 ? 0 : grad.type.numel() / planes;
+  const int64_t planes = plane == 0 ? 0 : c.result().numel() / plane,
+                pooled = planes == 0 ? 0 : grad.type.numel() / planes;
   const hlo::Type type{Elem::S64, {planes, pooled}};
   const Value offset = b.mul(b.iota(type, 0), b.constant_int(plane, type));
   const Value place = b.reshape(b.add(b.reshape(indices, type.dims), offset), {planes * pooled});
@@ -112,7 +113,8 @@ Values adaptive_max_pool_backward(Context& c) {
 
 // ---------------------------------------------------------------- average
 
-// x over the number of elements of its window along each spatial dim; `length` are the sizes of the pooled tensor's input.
+// x over the number of elements of its window along each spatial dim; `length` are the sizes of the pooled tensor's
+// input.
 Expr divided(Context& c, const Pool& p, Expr x, const Dims& lengths) {
   if (c.given("divisor_override")) {
     const int64_t divisor = c.integer("divisor_override");
@@ -141,7 +143,8 @@ Values avg_pool(Context& c) {
   if (c.result().numel() == 0) return {c.b.zeros(c.result())};
   Value total = x;
   for (size_t i = p.rank(); i-- > 0;) {
-    total = window_sum(c.b, i + 1 < p.rank() ? c.b.barrier(total) : total, window_of(p, i, x.v.rank(), c.result().dims));
+    total =
+        window_sum(c.b, i + 1 < p.rank() ? c.b.barrier(total) : total, window_of(p, i, x.v.rank(), c.result().dims));
   }
   return {divided(c, p, expr(c, total), x.v.dims())};
 }
@@ -204,7 +207,8 @@ Value adaptive_average_gradient(Builder& b, const Value& g, int64_t dim, int64_t
     low[static_cast<size_t>(dim)] = bin.start;
     high[static_cast<size_t>(dim)] = n - bin.end;
     const Value share = b.div(one, b.constant_int(bin.end - bin.start, one.type));
-    const Value term = b.pad(b.broadcast_in_dim(share, covered, map), b.zeros({g.elem(), {}}), low, high, Dims(map.size(), 0));
+    const Value term =
+        b.pad(b.broadcast_in_dim(share, covered, map), b.zeros({g.elem(), {}}), low, high, Dims(map.size(), 0));
     total = total ? b.add(total, term) : term;
     ++i;
   }
@@ -255,7 +259,8 @@ Values adaptive_max_pool(Context& c) {
   if (c.result(0).numel() == 0) return {b.zeros(c.result(0)), b.zeros(c.result(1))};
   int64_t inner = 1;
   for (size_t i = sizes.size(); i-- > 0;) {
-    const int64_t dim = value.rank() - static_cast<int64_t>(sizes.size() - i), n = value.dims()[static_cast<size_t>(dim)];
+    const int64_t dim = value.rank() - static_cast<int64_t>(sizes.size() - i),
+                  n = value.dims()[static_cast<size_t>(dim)];
     const Maximum m = adaptive_maximum(b, value, flat, dim, sizes[i]);
     value = b.barrier(m.value);
     const Value place = b.mul(m.place, b.constant_int(inner, m.place.type));
@@ -269,15 +274,18 @@ Values adaptive_max_pool(Context& c) {
 
 std::vector<Row> pooling_rows() {
   std::vector<Row> rows = {
-      {.overloads = {"max_pool2d_with_indices.out", "max_pool3d_with_indices", "max_pool3d_with_indices.out"}, .emit = max_pool},
+      {.overloads = {"max_pool2d_with_indices.out", "max_pool3d_with_indices", "max_pool3d_with_indices.out"},
+       .emit = max_pool},
       {.overloads = {"max_pool2d_with_indices_backward.grad_input", "max_pool3d_with_indices_backward",
                      "max_pool3d_with_indices_backward.grad_input"},
        .emit = max_pool_backward},
       {.overloads = {"avg_pool2d.out", "avg_pool3d.out"}, .emit = avg_pool},
       {.overloads = {"avg_pool2d_backward.grad_input", "avg_pool3d_backward.grad_input"}, .emit = avg_pool_backward},
-      {.overloads = {"_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_avg_pool2d.out", "adaptive_avg_pool3d.out"},
+      {.overloads = {"_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_avg_pool2d.out",
+                     "adaptive_avg_pool3d.out"},
        .emit = adaptive_avg_pool},
-      {.overloads = {"_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward", "adaptive_avg_pool3d_backward.grad_input"},
+      {.overloads = {"_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward",
+                     "adaptive_avg_pool3d_backward.grad_input"},
        .emit = adaptive_avg_pool_backward},
       {.overloads = {"adaptive_max_pool2d.out", "adaptive_max_pool3d.out"}, .emit = adaptive_max_pool},
       {.overloads = {"adaptive_max_pool2d_backward.grad_input", "adaptive_max_pool3d_backward.grad_input"},

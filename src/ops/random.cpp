@@ -1,5 +1,5 @@
-// Random numbers: Philox words from a seed and an offset that are program inputs, so another draw is never another compile. The
-// distributions follow ATen's; the streams do not (ATen's CPU generator is a Mersenne twister).
+// Random numbers: Philox words from a seed and an offset that are program inputs, so another draw is never another
+// compile. The distributions follow ATen's; the streams do not (ATen's CPU generator is a Mersenne twister).
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -14,17 +14,27 @@ namespace {
 // Mantissa bits of a type: a uniform number has as many.
 int digits(Elem elem) {
   switch (elem) {
-    case Elem::F16: return 11;
-    case Elem::BF16: return 8;
-    case Elem::F64: return 53;
-    default: return 24;
+    case Elem::F16:
+      return 11;
+    case Elem::BF16:
+      return 8;
+    case Elem::F64:
+      return 53;
+    default:
+      return 24;
   }
 }
 
-Elem real_opmath(const Type& type) { return hlo::is_float(type.elem) || hlo::is_complex(type.elem) ? hlo::compute_elem(hlo::real_of(type.elem)) : Elem::F32; }
+Elem real_opmath(const Type& type) {
+  return hlo::is_float(type.elem) || hlo::is_complex(type.elem) ? hlo::compute_elem(hlo::real_of(type.elem))
+                                                                : Elem::F32;
+}
 
-// Every random row draws at most one word an element, 64 bits wide for f64 and integers, two for complex: 128 bits cover all.
-uint64_t blocks(const std::vector<Type>& results) { return static_cast<uint64_t>(std::max<int64_t>(results[0].numel(), 1)); }
+// Every random row draws at most one word an element, 64 bits wide for f64 and integers, two for complex: 128 bits
+// cover all.
+uint64_t blocks(const std::vector<Type>& results) {
+  return static_cast<uint64_t>(std::max<int64_t>(results[0].numel(), 1));
+}
 
 // Integers in [0, 2^bits), exact in `elem`.
 Expr drawn(Context& c, Elem elem, const Dims& dims, int bits) {
@@ -38,7 +48,9 @@ Expr drawn(Context& c, Elem elem, const Dims& dims, int bits) {
 }
 
 // In [0, 1), multiples of 2^-bits.
-Expr uniform_number(Context& c, Elem elem, const Dims& dims, int bits) { return drawn(c, elem, dims, bits) * std::ldexp(1, -bits); }
+Expr uniform_number(Context& c, Elem elem, const Dims& dims, int bits) {
+  return drawn(c, elem, dims, bits) * std::ldexp(1, -bits);
+}
 Expr uniform_number(Context& c, Elem elem, const Dims& dims) { return uniform_number(c, elem, dims, digits(elem)); }
 
 // In (0, 1), both ends excluded: the middles of 2^(digits - 1) equal parts.
@@ -47,8 +59,8 @@ Expr open_uniform(Context& c, Elem elem, const Dims& dims) {
   return (drawn(c, elem, dims, bits) + 0.5) * std::ldexp(1, -bits);
 }
 
-// Standard normal numbers by the inverse of their distribution: the CPU plugins have it as a polynomial, but call libm for the
-// sines of Box and Muller. 23 bits reach to 5.4 standard deviations, 52 bits to 8.2.
+// Standard normal numbers by the inverse of their distribution: the CPU plugins have it as a polynomial, but call libm
+// for the sines of Box and Muller. 23 bits reach to 5.4 standard deviations, 52 bits to 8.2.
 Expr standard_normal(Context& c, Elem elem, const Dims& dims) {
   return std::numbers::sqrt2 * apply("chlo.erf_inv", open_uniform(c, elem, dims) * 2 - 1);
 }
@@ -143,7 +155,8 @@ Values random_integers(Context& c) {
   }
   const int64_t to = c.integer("to");
   if (to <= low) {
-    throw hlo::Error("[random_] expects 'from' to be less than 'to', but got from=" + std::to_string(low) + " >= to=" + std::to_string(to));
+    throw hlo::Error("[random_] expects 'from' to be less than 'to', but got from=" + std::to_string(low) +
+                     " >= to=" + std::to_string(to));
   }
   return {integers_between(c, low, to - 1)};
 }
@@ -157,9 +170,8 @@ Values random_permutation(Context& c) {
   const int64_t mask = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))) - 1;
   const Value low_bits = b.constant_int(mask, type);
   const Value words = b.logical_and(b.random_bits(c.random_state(), type), b.logical_not(low_bits));
-  const Values sorted = b.sort({b.logical_or(words, b.iota(type, 0))}, 0, [&](const Values& v) {
-    return b.compare(hlo::Direction::LT, v[0], v[1]);
-  });
+  const Values sorted = b.sort({b.logical_or(words, b.iota(type, 0))}, 0,
+                               [&](const Values& v) { return b.compare(hlo::Direction::LT, v[0], v[1]); });
   return {b.convert(b.logical_and(sorted[0], low_bits), Elem::S64)};
 }
 
@@ -187,11 +199,12 @@ Row random_row(std::vector<std::string_view> overloads, Emitter emit, std::strin
 }  // namespace
 
 std::vector<Row> random_rows() {
-  constexpr std::string_view kParameters = "parameters are program inputs: values that ATen refuses are not noticed here";
+  constexpr std::string_view kParameters =
+      "parameters are program inputs: values that ATen refuses are not noticed here";
   return {
       random_row({"uniform_"}, uniform, kParameters),
-      random_row({"normal_", "normal.Tensor_float", "normal.Tensor_float_out", "normal.float_Tensor", "normal.float_Tensor_out",
-                  "normal.Tensor_Tensor", "normal.Tensor_Tensor_out"},
+      random_row({"normal_", "normal.Tensor_float", "normal.Tensor_float_out", "normal.float_Tensor",
+                  "normal.float_Tensor_out", "normal.Tensor_Tensor", "normal.Tensor_Tensor_out"},
                  normal, kParameters),
       random_row({"log_normal_"}, log_normal, kParameters),
       random_row({"bernoulli_.float"}, bernoulli_number, kParameters),

@@ -1,5 +1,5 @@
-// upsample_*: each spatial dim in turn takes, for output i, one source element (nearest) or two with weights (linear). The source
-// place depends on a scale that is a program input, so it is computed in the program, in f32 as ATen does.
+// upsample_*: each spatial dim in turn takes, for output i, one source element (nearest) or two with weights (linear).
+// The source place depends on a scale that is a program input, so it is computed in the program, in f32 as ATen does.
 #include "ops/resample.h"
 
 #include "ops/expr.h"
@@ -56,7 +56,7 @@ Window1d repeat_window(const Call& call, size_t i) {
 }
 
 struct LinearSource {
-  Value low, high;   // S64
+  Value low, high;  // S64
   Expr low_weight, high_weight;
 };
 LinearSource linear_source(Context& c, const Call& call, size_t i, Elem elem) {
@@ -98,7 +98,8 @@ Value gradient(Context& c, const Call& call, Value g) {
       g = put_slices(b, zeros, nearest_source(c, call, i), g, dim, "stablehlo.add");
     } else if (call.in[i] != call.out[i]) {
       const LinearSource s = linear_source(c, call, i, g.elem());
-      const Expr low = expr(c, g) * along(s.low_weight, dim, g.dims()), high = expr(c, g) * along(s.high_weight, dim, g.dims());
+      const Expr low = expr(c, g) * along(s.low_weight, dim, g.dims()),
+                 high = expr(c, g) * along(s.high_weight, dim, g.dims());
       g = put_slices(b, put_slices(b, zeros, s.low, low, dim, "stablehlo.add"), s.high, high, dim, "stablehlo.add");
     }
   }

@@ -1,5 +1,5 @@
-// softmax and log_softmax along one dim, and their gradients; computed in the opmath type whatever half_to_float says: only
-// the result's element type differs.
+// softmax and log_softmax along one dim, and their gradients; computed in the opmath type whatever half_to_float says:
+// only the result's element type differs.
 #include "ops/expr.h"
 
 namespace tpupilot::ops {

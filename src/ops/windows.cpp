@@ -32,9 +32,11 @@ Value reduce_window_sum(Builder& b, const Value& padded, const Window1d& w) {
   stride[at(w.dim)] = w.stride;
   out[at(w.dim)] = w.count;
   const hlo::Type scalar{padded.elem(), {}};
-  const std::string body = b.region({scalar, scalar}, [&](const hlo::Values& v) { return hlo::Values{b.add(v[0], v[1])}; });
-  return b.op("stablehlo.reduce_window", {padded, b.zeros(scalar)}, padded.type.with(out),
-              "window_dimensions = " + hlo::array_attribute(size) + ", window_strides = " + hlo::array_attribute(stride), body);
+  const std::string body =
+      b.region({scalar, scalar}, [&](const hlo::Values& v) { return hlo::Values{b.add(v[0], v[1])}; });
+  return b.op(
+      "stablehlo.reduce_window", {padded, b.zeros(scalar)}, padded.type.with(out),
+      "window_dimensions = " + hlo::array_attribute(size) + ", window_strides = " + hlo::array_attribute(stride), body);
 }
 
 }  // namespace
@@ -70,7 +72,8 @@ Value window_spread(Builder& b, const Value& g, const Window1d& w, int64_t lengt
     for (int64_t d = 0; d < g.rank(); ++d) map.push_back(d <= w.dim ? d : d + 1);
     return b.reshape(b.broadcast_in_dim(g, repeated, map), merged);
   }
-  // Element i lies in the windows that start at i - size + 1 ... i: a window sum over the gradients put where windows start.
+  // Element i lies in the windows that start at i - size + 1 ... i: a window sum over the gradients put where windows
+  // start.
   Dims low(g.dims().size(), 0), high = low, interior = low;
   const int64_t starts = (w.count - 1) * w.stride + 1;
   low[at(w.dim)] = w.size - 1 - w.padding;
@@ -85,14 +88,16 @@ Maximum window_max(Builder& b, const Value& x, const Value& carried, const Windo
   const Value padded_carried = carried ? padded_for(b, carried, w, b.zeros({Elem::S32, {}})) : Value{};
   Maximum best{tap(b, padded, w, 0), {}, carried ? tap(b, padded_carried, w, 0) : Value{}};
   const hlo::Type places{Elem::S32, best.value.dims()};
-  const Value start = b.sub(b.mul(b.iota(places, w.dim), b.constant_int(w.stride, places)), b.constant_int(w.padding, places));
+  const Value start =
+      b.sub(b.mul(b.iota(places, w.dim), b.constant_int(w.stride, places)), b.constant_int(w.padding, places));
   best.place = start;
   for (int64_t t = 1; t < w.size; ++t) {
     const Value candidate = tap(b, padded, w, t);
     Value better = b.compare(hlo::Direction::GT, candidate, best.value);
     if (hlo::is_float(x.elem())) better = b.logical_or(better, b.is_nan(candidate));
     // Before x begins there is only fill: the first element of x is better than that even if it is as low.
-    if ((t - 1) * w.dilation < w.padding) better = b.logical_or(better, b.compare(hlo::Direction::LT, best.place, b.zeros(places)));
+    if ((t - 1) * w.dilation < w.padding)
+      better = b.logical_or(better, b.compare(hlo::Direction::LT, best.place, b.zeros(places)));
     best.value = b.select(better, candidate, best.value);
     best.place = b.select(better, b.add(start, b.constant_int(t * w.dilation, places)), best.place);
     if (carried) best.carried = b.select(better, tap(b, padded_carried, w, t), best.carried);

@@ -1,5 +1,5 @@
-// Sliding windows along one dim. Pooling is separable: the window of several dims is a window of windows, which costs the sum
-// of the window's sizes instead of their product.
+// Sliding windows along one dim. Pooling is separable: the window of several dims is a window of windows, which costs
+// the sum of the window's sizes instead of their product.
 #pragma once
 
 #include "hlo/builder.h"
@@ -21,8 +21,8 @@ hlo::Value window_sum(hlo::Builder& b, const hlo::Value& x, const Window1d& w);
 // The transpose of window_sum: each of g's elements goes to all `length` elements that its window covers.
 hlo::Value window_spread(hlo::Builder& b, const hlo::Value& g, const Window1d& w, int64_t length);
 
-// Maxima over the windows, and where they stand along w.dim, S32. As in ATen the first of equal elements wins, and the last
-// NaN. `carried` (S32, x's shape; may be empty) is what is known of each element; it follows the maximum.
+// Maxima over the windows, and where they stand along w.dim, S32. As in ATen the first of equal elements wins, and the
+// last NaN. `carried` (S32, x's shape; may be empty) is what is known of each element; it follows the maximum.
 struct Maximum {
   hlo::Value value, place, carried;
 };

@@ -43,8 +43,8 @@ Dims output_dims(const Case& c) {
   return y;
 }
 
-// Calls f(image element, weight element, output element) for every product of a plain convolution from `image` to `out`; the
-// transposed one is the same triples with image and output swapped.
+// Calls f(image element, weight element, output element) for every product of a plain convolution from `image` to
+// `out`; the transposed one is the same triples with image and output swapped.
 template <typename F>
 void for_each_product(const Case& c, const Dims& image, const Dims& out, F f) {
   const int64_t outs = out[1] / c.groups, ins = image[1] / c.groups;
@@ -77,7 +77,8 @@ class Convolution : public testing::TestWithParam<Case> {};
 TEST_P(Convolution, ForwardAndGradientsEqualLoops) {
   const Case& c = GetParam();
   const Dims y_dims = output_dims(c);
-  const Array x = irregular({c.elem, c.x}), w = irregular({c.elem, c.w}, 0.3), bias = irregular({c.elem, {y_dims[1]}}, 0.7);
+  const Array x = irregular({c.elem, c.x}), w = irregular({c.elem, c.w}, 0.3),
+              bias = irregular({c.elem, {y_dims[1]}}, 0.7);
   const Array g = irregular({c.elem, y_dims}, 1.1);
   const auto xs = doubles(x), ws = doubles(w), bs = doubles(bias), gs = doubles(g);
   std::vector<double> y(gs.size()), gx(xs.size()), gw(ws.size()), gb(bs.size());
@@ -96,11 +97,16 @@ TEST_P(Convolution, ForwardAndGradientsEqualLoops) {
   for_each_product(c, c.transposed ? y_dims : c.x, c.transposed ? c.x : y_dims, add);
 
   const double tolerance = c.elem == Elem::F64 ? 1e-12 : c.elem == Elem::F32 ? 1e-5 : 1e-2;
-  const auto forward = call(c, "convolution_overrideable").tensor("input", x).tensor("weight", w).tensor("bias", bias).run();
+  const auto forward =
+      call(c, "convolution_overrideable").tensor("input", x).tensor("weight", w).tensor("bias", bias).run();
   EXPECT_EQ(forward[0]->type, (hlo::Type{c.elem, y_dims}));
   expect_near(doubles(*forward[0]), y, tolerance);
   const auto back = call(c, "convolution_backward_overrideable")
-                        .tensor("grad_output", g).tensor("input", x).tensor("weight", w).mask("output_mask", {true, true, true}).run();
+                        .tensor("grad_output", g)
+                        .tensor("input", x)
+                        .tensor("weight", w)
+                        .mask("output_mask", {true, true, true})
+                        .run();
   expect_near(doubles(*back[0]), gx, tolerance);
   expect_near(doubles(*back[1]), gw, tolerance);
   expect_near(doubles(*back[2]), gb, tolerance);
@@ -125,19 +131,27 @@ const Case kCases[] = {
     {"tpu_plain", {2, 3, 6, 5}, {4, 3, 3, 2}, {2, 1}, {1, 1}, {1, 2}, 1, false, {0, 0}, Elem::F32, true},
     {"tpu_groups", {2, 4, 5, 5}, {6, 2, 3, 3}, {1, 2}, {1, 1}, {1, 1}, 2, false, {0, 0}, Elem::F32, true},
 };
-INSTANTIATE_TEST_SUITE_P(Forms, Convolution, testing::ValuesIn(kCases), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Forms, Convolution, testing::ValuesIn(kCases),
+                         [](const auto& info) { return info.param.name; });
 
 TEST(ConvolutionEdges, NoOutputChannelsGiveAnEmptyResult) {
   const Case c{"", {2, 4, 5}, {4, 0, 3}, {1}, {0}, {1}, 1, true, {0}};
-  const auto y = call(c, "convolution_overrideable").tensor("input", irregular({Elem::F32, c.x})).tensor("weight", f32(c.w, {})).none("bias").run();
+  const auto y = call(c, "convolution_overrideable")
+                     .tensor("input", irregular({Elem::F32, c.x}))
+                     .tensor("weight", f32(c.w, {}))
+                     .none("bias")
+                     .run();
   EXPECT_EQ(y[0]->type.dims, (Dims{2, 0, 7}));
 }
 
 TEST(ConvolutionEdges, GradientsThatNobodyAsksForAreUndefined) {
   const Case c{"", {1, 1, 3, 3}, {1, 1, 2, 2}, {1, 1}, {0, 0}, {1, 1}, 1, false, {0, 0}};
   const auto back = call(c, "convolution_backward_overrideable")
-                        .tensor("grad_output", f32({1, 1, 2, 2}, {1, 1, 1, 1})).tensor("input", irregular({Elem::F32, c.x}))
-                        .tensor("weight", f32(c.w, {1, 2, 3, 4})).mask("output_mask", {true, false, false}).run();
+                        .tensor("grad_output", f32({1, 1, 2, 2}, {1, 1, 1, 1}))
+                        .tensor("input", irregular({Elem::F32, c.x}))
+                        .tensor("weight", f32(c.w, {1, 2, 3, 4}))
+                        .mask("output_mask", {true, false, false})
+                        .run();
   EXPECT_FALSE(back[1] || back[2]);
   expect_near(doubles(*back[0]), {1, 3, 2, 4, 10, 6, 3, 7, 4});
 }

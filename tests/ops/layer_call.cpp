@@ -13,7 +13,8 @@ using hlo::Value;
 
 class LayerContext final : public ops::Context {
  public:
-  LayerContext(hlo::Builder& b, const LayerCall& call, const ops::Row& row) : Context(b, call.overload_), call_(call), row_(row), results_(call.results_) {}
+  LayerContext(hlo::Builder& b, const LayerCall& call, const ops::Row& row)
+      : Context(b, call.overload_), call_(call), row_(row), results_(call.results_) {}
 
   bool has_argument(std::string_view name) const override { return call_.arguments_.contains(name); }
   bool given(std::string_view name) const override {
@@ -29,7 +30,9 @@ class LayerContext final : public ops::Context {
     return values;
   }
   bool is_wrapped_number(std::string_view) const override { return false; }
-  bool is_scalar(std::string_view name) const override { return has_argument(name) && std::holds_alternative<LayerCall::Scalar>(argument(name)); }
+  bool is_scalar(std::string_view name) const override {
+    return has_argument(name) && std::holds_alternative<LayerCall::Scalar>(argument(name));
+  }
   Value scalar(std::string_view name, Elem elem) override {
     const auto& s = get<LayerCall::Scalar>(name);
     return b.convert(input(std::string(name), array({s.is_integer ? Elem::S64 : Elem::F64, {}}, {s.value})), elem);
@@ -49,10 +52,14 @@ class LayerContext final : public ops::Context {
   hlo::Dims integers(std::string_view name) const override { return given(name) ? get<hlo::Dims>(name) : hlo::Dims{}; }
   std::string string(std::string_view name) const override { return get<std::string>(name); }
   std::vector<bool> booleans(std::string_view name) const override { return get<std::vector<bool>>(name); }
-  std::vector<double> floats(std::string_view name) const override { throw hlo::Error("no floats in " + std::string(name)); }
+  std::vector<double> floats(std::string_view name) const override {
+    throw hlo::Error("no floats in " + std::string(name));
+  }
   size_t result_count() const override { return results_.size(); }
   const hlo::Type& result(size_t i) const override { return results_.at(i); }
-  Value random_state() override { return input("random state", Array::of({Elem::U64, {2}}, std::vector<uint64_t>{call_.seed_, 0})); }
+  Value random_state() override {
+    return input("random state", Array::of({Elem::U64, {2}}, std::vector<uint64_t>{call_.seed_, 0}));
+  }
 
   void set_results(std::vector<hlo::Type> results) { results_ = std::move(results); }
   const std::vector<Array>& inputs() const { return inputs_; }
@@ -60,7 +67,8 @@ class LayerContext final : public ops::Context {
  private:
   const LayerCall::Argument& argument(std::string_view name) const {
     const auto it = call_.arguments_.find(name);
-    if (it == call_.arguments_.end()) throw hlo::Error("[" + call_.overload_ + "] no argument '" + std::string(name) + "'");
+    if (it == call_.arguments_.end())
+      throw hlo::Error("[" + call_.overload_ + "] no argument '" + std::string(name) + "'");
     return it->second;
   }
   template <typename T>
@@ -95,7 +103,8 @@ std::vector<std::optional<Array>> LayerCall::run() const {
   LayerContext c(b, *this, *row);
   if (results_.empty()) c.set_results(row->shape(c));
   const hlo::Values values = row->emit(c);
-  if (values.size() != c.result_count()) throw std::logic_error("[LayerCall] " + overload_ + " gave " + std::to_string(values.size()) + " results");
+  if (values.size() != c.result_count())
+    throw std::logic_error("[LayerCall] " + overload_ + " gave " + std::to_string(values.size()) + " results");
   hlo::Values defined;
   for (size_t i = 0; i < values.size(); ++i) {
     if (!values[i]) continue;
@@ -114,7 +123,8 @@ std::vector<double> LayerCall::values() const { return doubles(run().at(0).value
 
 Array irregular(hlo::Type type, double offset) {
   std::vector<double> values;
-  for (int64_t i = 0; i < type.numel(); ++i) values.push_back(std::sin(static_cast<double>(i * i) * 0.7 + static_cast<double>(i) + offset));
+  for (int64_t i = 0; i < type.numel(); ++i)
+    values.push_back(std::sin(static_cast<double>(i * i) * 0.7 + static_cast<double>(i) + offset));
   return array(std::move(type), values);
 }
 

@@ -15,9 +15,13 @@ class LayerCall {
   explicit LayerCall(std::string overload) : overload_(std::move(overload)) {}
 
   LayerCall& tensor(const std::string& name, Array value) { return put(name, Tensors{std::move(value)}); }
-  LayerCall& tensors(const std::string& name, std::vector<std::optional<Array>> values) { return put(name, List{std::move(values)}); }
+  LayerCall& tensors(const std::string& name, std::vector<std::optional<Array>> values) {
+    return put(name, List{std::move(values)});
+  }
   LayerCall& scalar(const std::string& name, double value) { return put(name, Scalar{value, false}); }
-  LayerCall& integer_scalar(const std::string& name, int64_t value) { return put(name, Scalar{static_cast<double>(value), true}); }
+  LayerCall& integer_scalar(const std::string& name, int64_t value) {
+    return put(name, Scalar{static_cast<double>(value), true});
+  }
   LayerCall& set(const std::string& name, int64_t value) { return put(name, value); }
   LayerCall& set(const std::string& name, int value) { return put(name, static_cast<int64_t>(value)); }
   LayerCall& set(const std::string& name, bool value) { return put(name, value); }
@@ -38,8 +42,8 @@ class LayerCall {
     return *this;
   }
 
-  // Emits the row, compiles, executes. An undefined result is nothing; the others have the types given, as the boxed kernel would
-  // convert and broadcast them. Without results given, the row's shape function decides.
+  // Emits the row, compiles, executes. An undefined result is nothing; the others have the types given, as the boxed
+  // kernel would convert and broadcast them. Without results given, the row's shape function decides.
   std::vector<std::optional<Array>> run() const;
   // The elements of the only result.
   std::vector<double> values() const;
@@ -54,7 +58,8 @@ class LayerCall {
     double value;
     bool is_integer;
   };
-  using Argument = std::variant<std::monostate, Tensors, List, Scalar, int64_t, bool, hlo::Dims, std::string, std::vector<bool>>;
+  using Argument =
+      std::variant<std::monostate, Tensors, List, Scalar, int64_t, bool, hlo::Dims, std::string, std::vector<bool>>;
 
   LayerCall& put(const std::string& name, Argument argument) {
     arguments_[name] = std::move(argument);
@@ -68,7 +73,8 @@ class LayerCall {
   uint64_t seed_ = 1;
 };
 
-// Row-major values 1, 2, 3, ... brought into [-1, 1] in a fixed, irregular way: numbers without a pattern that hides errors.
+// Row-major values 1, 2, 3, ... brought into [-1, 1] in a fixed, irregular way: numbers without a pattern that hides
+// errors.
 Array irregular(hlo::Type type, double offset = 0);
 Array f32(hlo::Dims dims, const std::vector<double>& values);
 Array s64(hlo::Dims dims, const std::vector<double>& values);

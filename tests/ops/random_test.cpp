@@ -28,7 +28,9 @@ double moment(const std::vector<double>& v, double centre, int power) {
 double error(double variance) { return 5 * std::sqrt(variance / kCount); }
 
 TEST(Random, UniformFillsItsIntervalAndFollowsTheSeed) {
-  const auto draw = [](uint64_t seed) { return LayerCall("uniform_").scalar("from", 2).scalar("to", 5).seed(seed).result(kDraw).values(); };
+  const auto draw = [](uint64_t seed) {
+    return LayerCall("uniform_").scalar("from", 2).scalar("to", 5).seed(seed).result(kDraw).values();
+  };
   const auto first = draw(1);
   EXPECT_GE(*std::min_element(first.begin(), first.end()), 2);
   EXPECT_LT(*std::max_element(first.begin(), first.end()), 5);
@@ -83,7 +85,13 @@ TEST(Random, PermutationHoldsEachNumberOnce) {
 TEST(Random, DropoutScalesWhatItKeeps) {
   const Array ones = f32({kCount}, std::vector<double>(kCount, 1));
   const auto drop = [&](double p) {
-    return LayerCall("native_dropout").tensor("input", ones).scalar("p", p).set("train", true).result(kDraw).result({Elem::Pred, {kCount}}).run();
+    return LayerCall("native_dropout")
+        .tensor("input", ones)
+        .scalar("p", p)
+        .set("train", true)
+        .result(kDraw)
+        .result({Elem::Pred, {kCount}})
+        .run();
   };
   const auto out = drop(0.25);
   const auto values = doubles(*out[0]), mask = doubles(*out[1]);
