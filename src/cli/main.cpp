@@ -46,7 +46,7 @@ CLI::App* add_run(CLI::App& app, Arguments& arguments) {
   command->add_option("job", arguments.run.job, "a folder with pilot.toml or job.py, or a job file")->required();
   command->add_option("--gate", arguments.gate, "judge gates 0..N (default: what pilot.toml asks for)")->check(CLI::Range(0, 3));
   command->add_option("--parent", arguments.run.parent, "the run folder that this is a rerun of");
-  command->add_option("--out", arguments.run.out, "where run folders are made (default: runs/ beside the job)");
+  command->add_option("--out", arguments.run.out, "the run folder (default: runs/<job>/<time>-<hash>)");
   command->add_option("--inject", arguments.run.inject, "try the pilot: give the candidate this fault, which must be caught");
   command->add_flag("--fresh", arguments.run.fresh, "do not go on with an unfinished run");
   command->add_flag("--dry-run", arguments.run.dry_run, "say what would run; start nothing");

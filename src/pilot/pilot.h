@@ -17,7 +17,7 @@ struct RunOptions {
   std::filesystem::path job;             // folder, job file or pilot.toml
   std::vector<std::string> assignments;  // --set
   std::optional<int> gate;               // --gate N: gates 0..N
-  std::filesystem::path out;             // where run folders are made; empty = runs/ in the job's folder
+  std::filesystem::path out;             // the run folder; empty = runs/<job>/<UTC time>-<hash>
   std::filesystem::path parent;          // the run folder that this one is a rerun of
   std::string inject;                    // a fault for the candidate's workers
   bool fresh = false;                    // a new folder, although an unfinished one would fit

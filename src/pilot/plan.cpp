@@ -36,22 +36,12 @@ class Planner {
   }
 
   std::vector<Process> one_worker() const {
-    return {reference(), straight(), candidate(), judge(), repeat(), until(), resumed(), back(), crash(), after_crash()};
+    return {reference(), until(), candidate(), judge(), resumed(), back(), after_crash()};
   }
 
   std::vector<Process> trace() const {
     const json request = {{"steps", 1}, {"record_steps", {0}}, {"record_modules", true}, {"draws", replay()}};
     return {{"reference", {run("reference", "trace", request)}, {}}, {"candidate", {run("candidate", "trace", request)}, {}}};
-  }
-
-  std::vector<Process> repeats() const {
-    std::vector<Process> processes;
-    for (int i = 1; i <= kRepeats; ++i) {
-      json request = recorded(json{{"mode", "record"}});
-      request.erase("record_signatures");
-      processes.push_back({"reference", {run("reference", "repeat-" + std::to_string(i), request)}, {}});
-    }
-    return processes;
   }
 
  private:
@@ -81,15 +71,16 @@ class Planner {
     return {"reference", {run("reference", "base", base)}, {}};
   }
 
-  // A process of its own: the draws that it replays are known when base has ended.
+  // A process of its own: a repeat in the same process would prove less, and the draws that float64 replays are known when
+  // base has ended.
   Process judge() const {
     json request = recorded(replay());
     request["dtype"] = "float64";
     request.erase("hash_state");
-    return {"reference", {run("reference", "float64", request)}, {"reference/base"}};
+    return {"reference",
+            {run("reference", "repeat", recorded(json{{"mode", "record"}})), run("reference", "float64", request)},
+            {"reference/base"}};
   }
-
-  Process repeat() const { return {"reference", {run("reference", "repeat", recorded(json{{"mode", "record"}}))}, {}}; }
 
   Process candidate() const {
     json base = recorded(replay());
@@ -100,12 +91,9 @@ class Planner {
                            {"save_to", checkpoint("candidate", "portable")}};
     return {"candidate",
             {run("candidate", "base", base), run("candidate", "fault", fault), run("candidate", "placement", placement),
-             {"portable", portable}},
+             {"portable", portable},
+             run("candidate", "straight", {{"steps", resume_.end}, {"hash_state", "all"}})},
             {"reference/base"}};
-  }
-
-  Process straight() const {
-    return {"candidate", {run("candidate", "straight", {{"steps", resume_.end}, {"hash_state", "all"}})}, {}};
   }
 
   Process until() const {
@@ -122,14 +110,17 @@ class Planner {
                                    {"resume_from", checkpoint("candidate", saved)}});
   }
 
+  // Other processes than the one that saved. The last task saves until it is killed inside a save.
   Process resumed() const {
     const std::string border = resume_.border == resume_.mid ? "mid" : "border";
     const json round_trip = {{"task", "load"}, {"checkpoint", checkpoint("candidate", "mid")},
                              {"save_to", checkpoint("candidate", "mid-again")}};
+    const json crash = {{"task", "crash-save"}, {"checkpoint", checkpoint("candidate", "crash")},
+                        {"resume_from", checkpoint("candidate", "mid")}};
     return {"candidate",
             {resumed_from("resumed-mid", "mid", resume_.mid), resumed_from("resumed-border", border, resume_.border),
-             {"round-trip", round_trip}},
-            {"candidate/until"}};
+             {"round-trip", round_trip}, {"crash-save", crash}},
+            {"candidate/until"}, true};
   }
 
   Process back() const {
@@ -137,12 +128,6 @@ class Planner {
                        {"save_to", checkpoint("reference", "portable-back")}};
     const json torch_file = {{"task", "load"}, {"checkpoint", ""}, {"torch_file", path("candidate", "exports/base.pt")}};
     return {"reference", {{"portable-back", load}, {"torch-file", torch_file}}, {"candidate/portable"}};
-  }
-
-  Process crash() const {
-    const json request = {{"task", "crash-save"}, {"checkpoint", checkpoint("candidate", "crash")},
-                          {"resume_from", checkpoint("candidate", "mid")}};
-    return {"candidate", {{"crash-save", request}}, {"candidate/until"}, true};
   }
 
   Process after_crash() const {
@@ -162,6 +147,5 @@ std::vector<Process> plan_gate(int gate, const PlanInput& input) {
 }
 
 std::vector<Process> plan_trace(const PlanInput& input) { return Planner(input).trace(); }
-std::vector<Process> plan_repeats(const PlanInput& input) { return Planner(input).repeats(); }
 
 }  // namespace tpupilot::pilot

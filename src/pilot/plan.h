@@ -46,10 +46,6 @@ std::vector<Process> plan_gate(int gate, const PlanInput& input);
 // After a stop of a parity check: the same steps again on both sides, with every module recorded.
 std::vector<Process> plan_trace(const PlanInput& input);
 
-// After the reference disagreed with itself: more repeats, for the noise floor.
-std::vector<Process> plan_repeats(const PlanInput& input);
-inline constexpr int kRepeats = 5;
-
 // The faults that --inject knows.
 const std::vector<std::string_view>& fault_kinds();
 

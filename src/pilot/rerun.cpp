@@ -22,7 +22,8 @@ json read_json(const fs::path& file) {
 // section.key of the settings, and the entries of "comparable".
 json flat(const json& manifest) {
   json keys = json::object();
-  for (const auto& [section, entries] : manifest.value("settings", json::object()).items()) {
+  const json settings = manifest.value("settings", json::object());
+  for (const auto& [section, entries] : settings.items()) {
     if (!entries.is_object()) continue;
     for (const auto& [name, value] : entries.items()) keys[section + "." + name] = value;
   }

@@ -52,12 +52,16 @@ class Schedule {
   }
 
  private:
+  // One process a side: both append to their side's events.
   bool ready(const Process& process) const {
+    for (const Active& active : active_) {
+      if (active.process.side == process.side) return false;
+    }
     return std::all_of(process.after.begin(), process.after.end(), [&](const std::string& task) { return done_.contains(task); });
   }
 
   void start_ready() {
-    for (size_t i = 0; i < waiting_.size() && active_.size() < options_.at_once;) {
+    for (size_t i = 0; i < waiting_.size();) {
       if (!ready(waiting_[i])) {
         ++i;
         continue;

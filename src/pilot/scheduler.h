@@ -1,4 +1,4 @@
-// Runs the processes of a plan: at most two at once, each when what it waits for has ended. Knows workers through the two
+// Runs the processes of a plan: one a side at once, each when what it waits for has ended. Knows workers through the two
 // interfaces below, so that it is tested without any.
 #pragma once
 
@@ -47,7 +47,6 @@ struct Failure {
 
 struct ScheduleOptions {
   double step_timeout = 600;  // seconds without an event
-  size_t at_once = 2;
   const std::atomic<bool>* interrupted = nullptr;
 };
 

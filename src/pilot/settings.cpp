@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <fstream>
 #include <sstream>
 #include <toml++/toml.h>
 
+#include "pilot/digest.h"
 #include "pilot/errors.h"
 
 namespace tpupilot::pilot {
@@ -218,12 +218,6 @@ std::string quote(const std::string& origin, const std::string& text, const toml
   const std::string number = std::to_string(at.line);
   return origin + ":" + number + ":" + std::to_string(at.column) + ":\n  " + number + " | " + line + "\n  " +
          std::string(number.size() + 3 + (at.column > 0 ? at.column - 1 : 0), ' ') + "^";
-}
-
-std::string read_text(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw Error("[pilot file] cannot read " + file.string() + ".");
-  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 }  // namespace

@@ -18,7 +18,9 @@ class Pilot:
 
     def __init__(self, out):
         self.out = out
-        self.environment = dict(os.environ, TPUPILOT_PYTHON=sys.executable, NO_COLOR="1", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+        self.environment = dict(
+            os.environ, TPUPILOT_PYTHON=sys.executable, NO_COLOR="1", TORCH_DEVICE_BACKEND_AUTOLOAD="0"
+        )
 
     def call(self, *arguments, timeout=300):
         return subprocess.run(
@@ -27,7 +29,9 @@ class Pilot:
 
     def start(self, *arguments):
         command = [str(BINARY), *map(str, arguments)]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environment)
+        return subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environment
+        )
 
     def run_arguments(self, job, *more, device="cpu"):
         return ["run", job, "--out", self.out, "--set", f"candidate.device={device}", "--json", *more]

@@ -1,0 +1,226 @@
+#include "pilot/comparison.h"
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include "pilot/digest.h"
+#include "pilot/judge.h"
+#include "pilot/tensor_file.h"
+
+namespace tpupilot::pilot {
+
+using nlohmann::json;
+using Tensors = std::map<std::string, Tensor>;
+
+namespace {
+
+std::string shape_text(const Tensor& tensor) {
+  std::string text = tensor.dtype + "[";
+  for (size_t i = 0; i < tensor.shape.size(); ++i) text += (i ? "," : "") + std::to_string(tensor.shape[i]);
+  return text + "]";
+}
+
+bool alike(const Tensor& a, const Tensor& b) { return a.dtype == b.dtype && a.shape == b.shape; }
+
+std::string kind_of(const std::string& what) { return what == "gradients" ? "gradient" : what; }
+
+// The f64 run's tensors; none if the pilot file asks for no judge, or the job cannot be run in f64.
+Tensors judge_tensors(const Context& context, const SetRequest& request) {
+  if (context.settings().text("parity", "judge") != "float64" || !context.ended("reference", "float64")) return {};
+  return read_tensors(context.verified(context.tensors("reference", "float64", request.what, request.step)));
+}
+
+// The loss is recorded in f64, but computed in the dtype of the outputs: that dtype's rule is the right one.
+std::string computed_dtype(const std::string& name, const Tensor& tensor, const Tensors& set) {
+  if (name != "loss") return tensor.dtype;
+  std::string narrowest = "float32";
+  for (const auto& [other, output] : set) {
+    if (other == "loss" || !output.is_float()) continue;
+    if (output.dtype == "bfloat16" || output.dtype == "float16") return output.dtype;
+    narrowest = output.dtype;
+  }
+  return narrowest;
+}
+
+std::string describe(const std::string& name, const json& row) {
+  std::ostringstream text;
+  text.precision(3);
+  text << name << ": max |difference| " << row.at("max_abs").get<double>();
+  if (row.at("rmse_candidate").is_number()) text << ", RMSE against f64 " << row["rmse_candidate"].get<double>() << " (reference " << row["rmse_reference"].get<double>() << ")";
+  return text.str();
+}
+
+std::string working_dtype(const Context& context) {
+  const Tensors gradients = read_tensors(context.verified(context.tensors("reference", "base", "gradients", 0)));
+  return gradients.empty() ? "float32" : gradients.begin()->second.dtype;
+}
+
+}  // namespace
+
+SetResult compare_sets(const Context& context, const SetRequest& request) {
+  const std::string left = context.tensors("reference", request.reference_task, request.what, request.step);
+  const std::string right = context.tensors(request.candidate_side, request.candidate_task, request.what, request.step);
+  const Tensors reference = read_tensors(context.verified(left)), candidate = read_tensors(context.verified(right));
+  const Tensors exact = judge_tensors(context, request);
+  const json& thresholds = context.manifest().at("thresholds");
+  SetResult result;
+  result.evidence = {left, right};
+  std::vector<std::pair<double, std::string>> stopped;
+  double worst = -1;
+  for (const auto& [name, tensor] : reference) {
+    if (request.wanted && !request.wanted(name)) continue;
+    const auto other = candidate.find(name);
+    if (other == candidate.end() || !alike(tensor, other->second)) {
+      result.unmatched.push_back(name + " (" + shape_text(tensor) + " on the reference, " + (other == candidate.end() ? "absent" : shape_text(other->second)) + " on the candidate)");
+      continue;
+    }
+    const auto judge = exact.find(name);
+    const bool judgeable = judge != exact.end() && judge->second.shape == tensor.shape && tensor.is_float();
+    Judgement judged = judge_tensor(tensor, other->second, judgeable ? &judge->second : nullptr, rule_for(thresholds, computed_dtype(name, tensor, reference)));
+    judged.row["name"] = name;
+    judged.row["kind"] = kind_of(request.what);
+    judged.row["step"] = request.step;
+    if (judged.severity > worst) worst = judged.severity, result.worst = describe(name, judged.row);
+    if (!judged.passed) stopped.emplace_back(judged.severity, name);
+    result.judged_by_f64 += judged.passed_by == "judge";
+    result.reference_nonfinite = result.reference_nonfinite || judged.nonfinite;
+    result.rows.push_back(std::move(judged.row));
+  }
+  for (const auto& [name, tensor] : candidate) {
+    if ((!request.wanted || request.wanted(name)) && !reference.contains(name)) result.unmatched.push_back(name + " (on the candidate only)");
+  }
+  std::stable_sort(stopped.begin(), stopped.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  for (auto& [severity, name] : stopped) result.stopped.push_back(name);
+  return result;
+}
+
+std::vector<std::string> differing_tensors(const Context& context, const std::string& left, const std::string& right, const std::vector<std::string>& but) {
+  const Tensors a = read_tensors(context.verified(left + "/state.safetensors")), b = read_tensors(context.verified(right + "/state.safetensors"));
+  const auto skipped = [&](const std::string& name) { return std::find(but.begin(), but.end(), name) != but.end(); };
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : a) {
+    const auto other = b.find(name);
+    if (!skipped(name) && (other == b.end() || !alike(tensor, other->second) || tensor.bytes != other->second.bytes)) names.push_back(name);
+  }
+  for (const auto& [name, tensor] : b) {
+    if (!skipped(name) && !a.contains(name)) names.push_back(name);
+  }
+  return names;
+}
+
+std::string broken_checkpoint(const Context& context, const std::string& folder) {
+  const auto tensors = context.verified(folder + "/state.safetensors"), state_file = context.verified(folder + "/state.json");
+  const json state = json::parse(read_text(state_file), nullptr, false);
+  if (!state.is_object()) return folder + "/state.json is no JSON";
+  if (state.value("tensors_sha256", "") != sha256_of_file(tensors)) return folder + "/state.safetensors does not have the hash that its state.json names";
+  read_tensors(tensors);
+  return "";
+}
+
+namespace {
+
+double norm(const Tensor& tensor) {
+  double squares = 0;
+  for (double value : tensor.values()) squares += value * value;
+  return squares;
+}
+
+// The float tensor with the largest norm among names that begin with `prefix`.
+std::string largest(const Tensors& tensors, const std::string& prefix) {
+  std::string name;
+  double best = 0;
+  for (const auto& [key, tensor] : tensors) {
+    if (!key.starts_with(prefix) || !tensor.is_float()) continue;
+    if (const double size = norm(tensor); std::isfinite(size) && size > best) best = size, name = key;
+  }
+  return name;
+}
+
+// A copy in f64 whose values are changed by `change`(values).
+template <typename Change>
+Tensor changed(const Tensor& tensor, Change&& change) {
+  std::vector<double> values = tensor.values();
+  change(values);
+  Tensor copy{"float64", tensor.shape, {}};
+  copy.bytes.assign(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(double));
+  return copy;
+}
+
+Tensor same_in_f64(const Tensor& tensor) {
+  return changed(tensor, [](std::vector<double>&) {});
+}
+
+class JudgeTrial {
+ public:
+  explicit JudgeTrial(const Context& context) : context_(context), thresholds_(context.manifest().at("thresholds")), dtype_(working_dtype(context)) {}
+
+  json run() {
+    report_["known_good"] = compare_sets(context_, {"gradients", 0, "base", "reference", "repeat"}).stopped.empty() &&
+                            compare_sets(context_, {"state", 0, "base", "reference", "repeat"}).stopped.empty();
+    report_["faults"] = json::array();
+    load("gradients");
+    if (const std::string name = largest(reference_, ""); !name.empty()) {
+      attempt("dropped gradient", name, [](std::vector<double>& v) { std::fill(v.begin(), v.end(), 0.0); });
+    }
+    load("state");
+    if (const std::string name = largest(reference_, "model/"); !name.empty()) {
+      const double factor = dtype_ == "bfloat16" || dtype_ == "float16" ? 1.1 : 1.01;
+      attempt("weight scaled by " + json(factor).dump(), name, scaled_by(factor - 1));
+      smallest(name);
+    }
+    load("forward");
+    if (const std::string name = largest(reference_, "output"); !name.empty() && reference_[name].count() > 1) {
+      attempt("outputs in another order", name, [](std::vector<double>& v) { std::rotate(v.begin(), v.begin() + 1, v.end()); });
+    }
+    return report_;
+  }
+
+ private:
+  static std::function<void(std::vector<double>&)> scaled_by(double f) {
+    return [f](std::vector<double>& values) {
+      for (double& value : values) value *= 1 + f;
+    };
+  }
+
+  void load(const std::string& what) {
+    reference_ = read_tensors(context_.verified(context_.tensors("reference", "base", what, 0)));
+    exact_ = judge_tensors(context_, {what, 0});
+  }
+
+  template <typename Change>
+  bool caught(const std::string& name, Change&& change) {
+    const Tensor& tensor = reference_[name];
+    const auto exact = exact_.find(name);
+    const Tensor* judge = exact != exact_.end() && exact->second.shape == tensor.shape ? &exact->second : nullptr;
+    return !judge_tensor(same_in_f64(tensor), changed(tensor, change), judge, rule_for(thresholds_, tensor.dtype)).passed;
+  }
+
+  template <typename Change>
+  void attempt(const std::string& fault, const std::string& name, Change&& change) {
+    report_["faults"].push_back({{"fault", fault}, {"tensor", name}, {"caught", caught(name, change)}});
+  }
+
+  void smallest(const std::string& name) {
+    int power = 0;
+    while (power < 60 && caught(name, scaled_by(std::ldexp(1.0, -power - 1)))) ++power;
+    const double f = std::ldexp(1.0, -power);
+    std::ostringstream text;
+    text.precision(2);
+    text << "the smallest scaling of " << name << " that is seen is 1 + " << f;
+    report_["smallest_seen"] = {{"tensor", name}, {"factor", 1 + f}};
+    report_["smallest_text"] = text.str();
+  }
+
+  const Context& context_;
+  const json& thresholds_;
+  std::string dtype_;
+  Tensors reference_, exact_;
+  json report_;
+};
+
+}  // namespace
+
+json try_the_judge(const Context& context) { return JudgeTrial(context).run(); }
+
+}  // namespace tpupilot::pilot

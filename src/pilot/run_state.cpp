@@ -1,0 +1,230 @@
+#include "pilot/run_state.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include <fstream>
+#include <sstream>
+
+#include "pilot/digest.h"
+#include "pilot/errors.h"
+
+namespace tpupilot::pilot {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+
+// Files that only grow: the recorded prefix must hold.
+bool grows(const std::string& relative) {
+  return relative.ends_with("/events.jsonl") || relative.ends_with("/stdout.log") || relative.ends_with("/stderr.log");
+}
+
+json read_manifest(const fs::path& folder) {
+  std::ifstream in(folder / "manifest.json");
+  if (!in) return nullptr;
+  return json::parse(in, nullptr, false);
+}
+
+// Python writes NaN and Infinity, which JSON does not have: null, for readers that want a number.
+std::string without_nan(const std::string& line) {
+  std::string text;
+  bool quoted = false;
+  for (size_t i = 0; i < line.size(); ++i) {
+    if (quoted && line[i] == '\\') {
+      text += line[i++];
+      if (i < line.size()) text += line[i];
+      continue;
+    }
+    if (line[i] == '"') quoted = !quoted;
+    bool replaced = false;
+    for (std::string_view word : {"NaN", "-Infinity", "Infinity"}) {
+      if (quoted || replaced || line.compare(i, word.size(), word) != 0) continue;
+      text += "null";
+      i += word.size() - 1;
+      replaced = true;
+    }
+    if (!replaced) text += line[i];
+  }
+  return text;
+}
+
+[[noreturn]] void cannot_write(const fs::path& file) {
+  throw Error("[run folder] cannot write " + file.string() + ": " + std::strerror(errno) + ".");
+}
+
+}  // namespace
+
+std::optional<json> parse_event(const std::string& line) {
+  json event = json::parse(without_nan(line), nullptr, false);
+  if (!event.is_object() || !event.contains("event") || !event["event"].is_string()) return std::nullopt;
+  if (!event.contains("task") || !event["task"].is_string()) event["task"] = "";
+  if (!event.contains("attempt") || !event["attempt"].is_number_integer()) event["attempt"] = 1;
+  return event;
+}
+
+RunState::RunState(fs::path folder, json draft, const std::string& worker_source) : folder_(std::move(folder)), manifest_(std::move(draft)) {
+  std::error_code failed;
+  const json before = read_manifest(folder_);
+  if (before.is_object()) {
+    if (before.value("finished", true)) {
+      throw Error("[run folder] " + folder_.string() + " holds a finished run; nothing is overwritten. Name another folder with --out.");
+    }
+    if (before.value("config_sha256", "") != manifest_.at("config_sha256")) {
+      throw Error("[run folder] " + folder_.string() + " holds an unfinished run of another job or other settings; name another folder with --out.");
+    }
+    manifest_ = before;
+    taken_up_ = true;
+    refuse_damaged_logs();
+    return;
+  }
+  if (!before.is_null()) throw Error("[run folder] " + (folder_ / "manifest.json").string() + " is damaged; name another folder with --out.");
+  if (fs::exists(folder_, failed) && !fs::is_empty(folder_, failed)) {
+    throw Error("[run folder] " + folder_.string() + " is not empty and holds no run; name another folder with --out.");
+  }
+  for (const char* side : {"reference", "candidate"}) {
+    for (const char* inside : {"tensors", "checkpoints", "requests", "exports"}) {
+      fs::create_directories(folder_ / side / inside, failed);
+      if (failed) throw Error("[run folder] cannot make " + (folder_ / side / inside).string() + ": " + failed.message() + ".");
+    }
+  }
+  write("worker.py", worker_source);
+  add_file("worker.py");
+}
+
+// The hash of a file that grows is taken anew with every task, so what was recorded must hold before more is added.
+void RunState::refuse_damaged_logs() const {
+  for (const auto& [name, file] : manifest_.at("files").items()) {
+    if (!grows(name)) continue;
+    if (const std::string wrong = damage(name); !wrong.empty()) {
+      throw Error("[run folder] " + wrong + ": this run cannot go on. Keep " + folder_.string() + " and start again with --fresh or another --out.",
+                  Exit::NotJudged);
+    }
+  }
+}
+
+fs::path RunState::unfinished(const fs::path& parent, const std::string& config_sha256) {
+  fs::path newest;
+  std::error_code failed;
+  for (const auto& entry : fs::directory_iterator(parent, failed)) {
+    const json manifest = read_manifest(entry.path());
+    if (!manifest.is_object() || manifest.value("finished", true) || manifest.value("config_sha256", "") != config_sha256) continue;
+    if (newest.empty() || newest.filename() < entry.path().filename()) newest = entry.path();
+  }
+  return newest;
+}
+
+std::set<std::string> RunState::done() const {
+  std::set<std::string> names;
+  for (const auto& [name, task] : manifest_.at("tasks").items()) names.insert(name);
+  return names;
+}
+
+void RunState::write(const std::string& relative, const std::string& text) {
+  const fs::path file = folder_ / relative, temporary = folder_ / (relative + ".tmp");
+  const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (descriptor < 0) cannot_write(temporary);
+  for (size_t at = 0; at < text.size();) {
+    const ssize_t wrote = ::write(descriptor, text.data() + at, text.size() - at);
+    if (wrote < 0) {
+      ::close(descriptor);
+      cannot_write(temporary);
+    }
+    at += static_cast<size_t>(wrote);
+  }
+  const bool kept = ::fsync(descriptor) == 0;
+  if (::close(descriptor) != 0 || !kept || ::rename(temporary.c_str(), file.c_str()) != 0) cannot_write(file);
+}
+
+void RunState::save() { write("manifest.json", manifest_.dump(2) + "\n"); }
+
+void RunState::set(const std::string& key, const json& value) {
+  manifest_[key] = value;
+  save();
+}
+
+void RunState::add_file(const std::string& relative) {
+  const fs::path file = folder_ / relative;
+  std::error_code failed;
+  const auto bytes = fs::file_size(file, failed);
+  if (failed) throw Error("[run folder] " + file.string() + " was just written and is gone.", Exit::Internal);
+  manifest_["files"][relative] = {{"sha256", sha256_of_file(file, bytes)}, {"bytes", bytes}};
+  verified_.erase(relative);
+  save();
+}
+
+const std::vector<json>& RunState::events(const std::string& side) const {
+  Side& known = sides_[side];
+  const fs::path file = folder_ / side / "events.jsonl";
+  std::error_code failed;
+  const auto bytes = fs::file_size(file, failed);
+  if (failed || bytes == known.bytes) return known.events;
+  std::ifstream in(file, std::ios::binary);
+  known.events.clear();
+  for (std::string line; std::getline(in, line) && !in.eof();) {
+    if (auto event = parse_event(line)) known.events.push_back(std::move(*event));
+  }
+  known.bytes = bytes;
+  return known.events;
+}
+
+void RunState::task_done(const std::string& side, const std::string& task) {
+  json attempt = 1;
+  for (const json& event : events(side)) {
+    if (event.value("task", "") == task) attempt = event.value("attempt", attempt);
+  }
+  manifest_["tasks"][side + "/" + task] = {{"state", "done"}, {"attempt", attempt}};
+  record_new_files(side);
+  save();
+}
+
+// Events name every file that a worker has finished; what nobody names may still be in the making.
+void RunState::record_new_files(const std::string& side) {
+  std::set<std::string> names = {side + "/events.jsonl", side + "/stdout.log", side + "/stderr.log"};
+  const auto add_folder = [&](const std::string& path) {
+    std::error_code failed;
+    for (const auto& entry : fs::directory_iterator(path, failed)) names.insert(fs::relative(entry.path(), folder_).string());
+  };
+  for (const json& event : events(side)) {
+    const std::string kind = event.value("event", "");
+    if (event.contains("file") && event["file"].is_string()) names.insert(side + "/" + event["file"].get<std::string>());
+    if (kind == "checkpoint") add_folder(event.value("path", ""));
+    if (kind != "task.start" || !manifest_["tasks"].contains(side + "/" + event.value("task", ""))) continue;
+    const json request = event.value("request", json::object());
+    if (request.value("save_to", "") != "") add_folder(request["save_to"]);
+    if (request.value("task", "") == "crash-save") add_folder(request["checkpoint"]);
+    if (request.value("export_torch", "") != "") names.insert(fs::relative(request["export_torch"].get<std::string>(), folder_).string());
+  }
+  for (const std::string& name : names) {
+    std::error_code failed;
+    const auto bytes = fs::file_size(folder_ / name, failed);
+    if (failed || (manifest_["files"].contains(name) && !grows(name))) continue;
+    manifest_["files"][name] = {{"sha256", sha256_of_file(folder_ / name, bytes)}, {"bytes", bytes}};
+    verified_.erase(name);
+  }
+}
+
+std::string RunState::damage(const std::string& relative) const {
+  if (const auto known = verified_.find(relative); known != verified_.end()) return known->second;
+  std::string& wrong = verified_[relative];
+  const json& files = manifest_.at("files");
+  std::error_code failed;
+  const auto bytes = fs::file_size(folder_ / relative, failed);
+  if (!files.contains(relative)) {
+    wrong = relative + " is not in the manifest";
+  } else if (failed) {
+    wrong = relative + " is missing";
+  } else {
+    const std::uintmax_t recorded = files[relative].at("bytes");
+    if (bytes < recorded) wrong = relative + " was cut short: " + std::to_string(bytes) + " of " + std::to_string(recorded) + " bytes";
+    else if (bytes > recorded && !grows(relative)) wrong = relative + " grew after it was recorded";
+    else if (sha256_of_file(folder_ / relative, recorded) != files[relative].at("sha256")) wrong = relative + " changed after it was recorded (SHA-256 differs)";
+  }
+  return wrong;
+}
+
+}  // namespace tpupilot::pilot
