@@ -61,7 +61,8 @@ int ops_command(const std::string& name, bool markdown, bool as_json) {
     std::cout << found.dump(2) << "\n";
     return 0;
   }
-  if (markdown) std::cout << "| overload | remark |\n|---|---|\n";
+  if (markdown) std::cout << "# Support matrix\n\nMade by `tpupilot ops --markdown`: the ATen overloads that the backend has a row for.\n\n"
+                             "| overload | remark |\n|---|---|\n";
   for (const json& row : found) {
     const std::string overload = row["overload"], remark = row["remark"];
     if (markdown) {

@@ -84,7 +84,7 @@ std::string shell_command(int argc, char** argv) {
 
 int run_command(pilot::RunOptions options, bool as_json) {
   return with_json_errors(as_json, [&] {
-    TerminalProgress progress;
+    TerminalProgress progress(as_json);
     const pilot::RunOutcome outcome = pilot::run(options, progress);
     if (options.dry_run) {
       if (as_json) std::cout << outcome.sheet.dump(2) << "\n";
@@ -101,7 +101,7 @@ int run_command(pilot::RunOptions options, bool as_json) {
 
 int doctor_command(pilot::RunOptions options, bool as_json) {
   return with_json_errors(as_json, [&] {
-    TerminalProgress progress;
+    TerminalProgress progress(as_json);
     const json found = pilot::doctor(options, progress);
     if (as_json) {
       std::cout << found.dump(2) << "\n";

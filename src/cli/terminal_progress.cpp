@@ -39,7 +39,7 @@ std::string padded(std::string text, size_t width) {
 
 }  // namespace
 
-TerminalProgress::TerminalProgress() : live_(isatty(STDERR_FILENO)), color_(color_wanted(STDERR_FILENO)) {}
+TerminalProgress::TerminalProgress(bool checks) : checks_(checks), live_(isatty(STDERR_FILENO)), color_(color_wanted(STDERR_FILENO)) {}
 TerminalProgress::~TerminalProgress() { clear(); }
 
 void TerminalProgress::note(const std::string& line) { print(line); }
@@ -69,6 +69,7 @@ void TerminalProgress::event(const std::string& side, const nlohmann::json& even
 }
 
 void TerminalProgress::check_ends(const pilot::Check& check, const pilot::CheckResult& result) {
+  if (!checks_) return;
   const std::string verdict = padded(std::string(pilot::verdict_name(result.verdict)), 14);
   print("  " + padded(std::string(check.id), 20) + " " + (color_ ? verdict_color(result.verdict) + verdict + "\x1b[0m" : verdict) +
         " " + result.why);

@@ -13,7 +13,8 @@ bool color_wanted(int descriptor);  // a terminal, NO_COLOR unset, TERM not dumb
 
 class TerminalProgress : public pilot::Progress {
  public:
-  TerminalProgress();
+  // `checks`: also each verdict (where stdout does not show them).
+  explicit TerminalProgress(bool checks);
   ~TerminalProgress() override;
 
   void note(const std::string& line) override;
@@ -27,7 +28,7 @@ class TerminalProgress : public pilot::Progress {
   void redraw();
   void clear();
 
-  bool live_, color_;
+  bool checks_, live_, color_;
   bool drawn_ = false;
   int gate_ = 0;
   size_t tasks_ = 0, ended_ = 0;

@@ -159,7 +159,9 @@ std::string gate_name(Gate gate) {
 
 std::string checks_markdown() {
   std::ostringstream out;
-  out << "| check | gate | must | what | needs | rule | in this release |\n|---|---|---|---|---|---|---|\n";
+  out << "# The checks\n\nMade by `tpupilot checks --markdown`. A gate passes if none of its *must* checks is `stop` or `not-judged`. What this "
+         "release does not have is listed under `not_tested` of every sheet.\n\n"
+         "| check | gate | must | what | needs | rule | in this release |\n|---|---|---|---|---|---|---|\n";
   for (const Check& check : registry()) {
     out << "| `" << check.id << "` | " << gate_name(check.gate) << " | " << (check.must ? "must" : "") << " | " << check.title
         << " | " << check.needs << " | " << check.rule << " | " << (check.judge ? "yes" : "no") << " |\n";

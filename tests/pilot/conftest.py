@@ -14,7 +14,7 @@ BINARY = pathlib.Path(os.environ.get("TPUPILOT_BIN", ROOT / "build" / "bin" / "t
 
 
 class Pilot:
-    """bin/tpupilot with run folders under one temporary folder."""
+    """bin/tpupilot with one run folder, `out`."""
 
     def __init__(self, out):
         self.out = out
@@ -43,8 +43,7 @@ class Pilot:
         return done.returncode, document, done.stderr
 
     def folder(self):
-        """The newest run folder."""
-        return max(self.out.glob("*"), key=lambda path: path.stat().st_mtime)
+        return self.out
 
 
 def check(sheet, name):
@@ -55,11 +54,11 @@ def check(sheet, name):
 def pilot(tmp_path):
     if not BINARY.exists():
         pytest.fail(f"{BINARY} is not built")
-    return Pilot(tmp_path / "runs")
+    return Pilot(tmp_path / "run")
 
 
 @pytest.fixture(scope="module")
 def shared_pilot(tmp_path_factory):
     if not BINARY.exists():
         pytest.fail(f"{BINARY} is not built")
-    return Pilot(tmp_path_factory.mktemp("pilot") / "runs")
+    return Pilot(tmp_path_factory.mktemp("pilot") / "run")

@@ -1,6 +1,8 @@
 """The clean job passes as a rehearsal on the CPU; each injected fault ends at the check that should catch it."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 from conftest import JOBS, check
@@ -21,10 +23,10 @@ def test_clean_job_passes(clean):
     assert (code, sheet["verdict"], sheet["passed_gates"]) == (0, "pass", [0, 1])
 
 
-def test_a_rehearsal_is_never_ready(clean):
-    _, sheet, _, _ = clean
+def test_a_rehearsal_is_never_ready(clean, shared_pilot):
+    _, sheet, _, folder = clean
     assert sheet["ready"] is False and sheet["rehearsal"] is True
-    assert sheet["summary"].startswith("REHEARSAL PASS")
+    assert "REHEARSAL PASS" in shared_pilot.call("report", folder).stdout
     assert check(sheet, "par.placement")["verdict"] == "not-applicable"
     assert any(entry["id"] == "cmp.throughput" for entry in sheet["not_tested"])
 
@@ -62,11 +64,11 @@ def test_run_folder_holds_everything(clean):
     ("fault", "caught_by"),
     [
         ("drop-gradient", "par.gradients"),
-        ("swap-labels", "par.inputs-equal"),
+        ("swap-labels", "par.loss"),
         ("lose-optimizer-state", "ckpt.resume"),
         ("lose-rng-state", "ckpt.resume"),
         ("skip-update", "par.updates"),
-        ("scale-weight", "par.inputs-equal"),
+        ("scale-weight", "par.forward"),
     ],
 )
 def test_injected_fault_is_caught(pilot, fault, caught_by):
@@ -76,8 +78,14 @@ def test_injected_fault_is_caught(pilot, fault, caught_by):
 
 
 def test_a_divergence_is_named_and_can_be_run_again(pilot):
-    _, sheet, _ = pilot.run(SMALL, "--inject", "drop-gradient")
-    assert check(sheet, "par.first-divergence")["verdict"] in ("pass", "not-judged")
+    _, sheet, _ = pilot.run(SMALL, "--inject", "scale-weight")
+    located = check(sheet, "par.first-divergence")
+    assert located["verdict"] == "pass" and located["measured"]["module"] == "0", located["why"]
+    repro = pilot.folder() / "isolate" / "repro.py"
+    done = subprocess.run([sys.executable, repro, "cpu"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr  # the weights of the reference: no fault in this copy
+    assert "0 on cpu, output 0" in done.stdout and "agrees" in done.stdout
+    assert "recorded by the candidate: 0\n" not in done.stdout
 
 
 def test_gate_zero_only(pilot):

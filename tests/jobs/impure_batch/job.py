@@ -1,4 +1,4 @@
-"""batch(step) gives another batch in each process: it reads the clock."""
+"""batch(step) gives another batch at each call: it reads the clock."""
 
 import time
 
