@@ -64,7 +64,7 @@ Plan plan(std::vector<Step> steps, int64_t offset, int64_t length) {
     // The largest unit that divides both the axis and the stride: where a row straddles its multiples, it straddles
     // those of every smaller one.
     const int64_t unit = std::gcd(stride, length), row = extent(inner);
-    if (stride < row || offset % unit + row > unit) {
+    if (offset % unit + row > unit) {
       p.rest = stride < row ? Plan::Rest::Interleaved : Plan::Rest::Misaligned;
       p.rest_steps = std::move(steps);
       p.rest_offset = offset;
