@@ -127,9 +127,12 @@ class Run {
       fs::path folder;
       ~Remove() { std::error_code ignored; fs::remove_all(folder, ignored); }
     } remove{folder_};
-    if (job_.file.empty()) job_.name = "doctor";
     draft_ = draft_manifest(job_, options_);
     RunState state(folder_, draft_, options_.worker_source);
+    if (job_.file.empty()) {  // a worker wants a job, even one that it does not run
+      state.write("job.py", "def model(): ...\ndef batch(step): ...\ndef loss(model, batch): ...\ndef optimizer(model): ...\n");
+      job_.file = folder_ / "job.py";
+    }
     const Context context(job_.settings, state);
     run_gate(0, state, context);
     return doctor_document(state, context);

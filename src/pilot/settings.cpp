@@ -210,6 +210,14 @@ std::string complaint(const Key& key, const json& value) {
   return "";
 }
 
+bool is_toml_value(const std::string& text) {
+  try {
+    return !toml::parse("x = " + text).empty();
+  } catch (const toml::parse_error&) {
+    return false;
+  }
+}
+
 // Names a place in a text and quotes its line.
 std::string quote(const std::string& origin, const std::string& text, const toml::source_position& at) {
   std::istringstream lines(text);
@@ -287,7 +295,7 @@ void Settings::set(const std::string& assignment) {
   std::string value = assignment.substr(equals + 1);
   const Key* key = find_key(section, name);
   const bool quoted = !value.empty() && (value.front() == '"' || value.front() == '\'');
-  if (key && (key->type == KeyType::Text || value == "pytorch") && !quoted) value = nlohmann::json(value).dump();
+  if (key && !quoted && (key->type == KeyType::Text || !is_toml_value(value))) value = nlohmann::json(value).dump();
   PilotFile("--set " + section + "." + name, "[" + section + "]\n" + name + " = " + value + "\n").read_into(*this);
 }
 

@@ -61,7 +61,7 @@ def test_job_with_a_syntax_error(pilot):
 
 def test_job_that_raises_shows_its_own_lines_only(pilot):
     errors = refused(
-        pilot, JOBS / "raises", "ValueError", "labels are not one-hot", "job.py:17", "check_labels(labels)"
+        pilot, JOBS / "raises", "ValueError", "labels are not one-hot", "job.py:15", "check_labels(labels)"
     )
     assert "worker.py" not in errors and "site-packages" not in errors
     assert (pilot.folder() / "reference" / "events.jsonl").exists()

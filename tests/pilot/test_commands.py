@@ -25,11 +25,6 @@ def test_checks_as_json(pilot):
     assert {"env.smoke", "par.loss", "ckpt.crash", "dist.start", "cmp.cost", "dec.stop"} <= {row["id"] for row in rows}
 
 
-def test_checks_page_is_generated(pilot):
-    table = pilot.call("checks", "--markdown").stdout
-    assert table in (ROOT / "docs" / "checks.md").read_text()
-
-
 def test_worker_export(pilot, tmp_path):
     target = tmp_path / "worker.py"
     assert pilot.call("worker", "--export", target).returncode == 0
