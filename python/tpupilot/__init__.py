@@ -42,7 +42,6 @@ def _register():
     if importlib.util.find_spec("torch_tpu") is not None:
         _state["owner"] = "torch_tpu"  # Google's backend owns the device name; ours stands aside
         return
-    import torch
 
     name = torch._C._get_privateuse1_backend_name()
     if name not in ("privateuseone", "tpu"):

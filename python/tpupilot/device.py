@@ -25,7 +25,9 @@ def configure(environment):
     except ValueError:
         count = 0
     if not 1 <= count <= 64:
-        raise ValueError(f"TPUPILOT_DEVICES={environment['TPUPILOT_DEVICES']!r} is not a number of devices from 1 to 64")
+        raise ValueError(
+            f"TPUPILOT_DEVICES={environment['TPUPILOT_DEVICES']!r} is not a number of devices from 1 to 64"
+        )
     policy = environment.get("TPUPILOT_FALLBACK", "error")
     if policy not in ("error", "warn", "allow"):
         raise ValueError(f"TPUPILOT_FALLBACK={policy!r} is none of error, warn, allow")

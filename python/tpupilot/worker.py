@@ -98,7 +98,11 @@ def write_safetensors(path, tensors, metadata=None):
         header["__metadata__"] = metadata
     for name, tensor in tensors.items():
         size = tensor.numel() * tensor.element_size()
-        header[name] = {"dtype": SAFE_DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [offset, offset + size]}
+        header[name] = {
+            "dtype": SAFE_DTYPES[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [offset, offset + size],
+        }
         offset += size
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
@@ -168,7 +172,9 @@ def map_tensors(value, change):
     if isinstance(value, (list, tuple)):
         return type(value)(map_tensors(v, change) for v in value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.replace(value, **{f.name: map_tensors(getattr(value, f.name), change) for f in dataclasses.fields(value)})
+        return dataclasses.replace(
+            value, **{f.name: map_tensors(getattr(value, f.name), change) for f in dataclasses.fields(value)}
+        )
     return value
 
 
@@ -328,7 +334,19 @@ DROPOUTS = {  # function -> dims of the mask, by the rank of the input; None = t
 }
 DRAWS = {
     getattr(torch, n): n
-    for n in ("rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "bernoulli", "normal", "multinomial", "poisson")
+    for n in (
+        "rand",
+        "randn",
+        "randint",
+        "randperm",
+        "rand_like",
+        "randn_like",
+        "randint_like",
+        "bernoulli",
+        "normal",
+        "multinomial",
+        "poisson",
+    )
 }
 IN_PLACE_DRAWS = {
     getattr(torch.Tensor, n): n
@@ -409,7 +427,9 @@ class Draws(TorchFunctionMode):
             result = input * mask.to(input.dtype) * (1 / (1 - p))
         return input.copy_(result) if inplace else result
 
-    def _attention(self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    def _attention(
+        self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
+    ):
         attention = FUNCTIONAL.scaled_dot_product_attention
         extra = {"enable_gqa": True} if enable_gqa else {}
         if dropout_p == 0:
@@ -515,7 +535,10 @@ class Job:
         self.module = module
         for name in ("model", "batch", "loss", "optimizer"):
             if not callable(getattr(module, name, None)):
-                raise JobError("import", f"{os.path.basename(path)} has no function {name}(); a job needs model, batch, loss and optimizer")
+                raise JobError(
+                    "import",
+                    f"{os.path.basename(path)} has no function {name}(); a job needs model, batch, loss and optimizer",
+                )
 
     def get(self, name, default=None):
         return getattr(self.module, name, default)
@@ -523,9 +546,20 @@ class Job:
     def compiled_modules(self):
         """Libraries with compiled parts that the job file imported: a build for another torch shows here."""
         found = []
-        for name in ("torchvision", "torchaudio", "torchtext", "xformers", "flash_attn", "bitsandbytes", "apex", "deepspeed"):
+        for name in (
+            "torchvision",
+            "torchaudio",
+            "torchtext",
+            "xformers",
+            "flash_attn",
+            "bitsandbytes",
+            "apex",
+            "deepspeed",
+        ):
             if name in sys.modules:
-                found.append({"module": name, "version": getattr(sys.modules[name], "__version__", None), "import_error": None})
+                found.append(
+                    {"module": name, "version": getattr(sys.modules[name], "__version__", None), "import_error": None}
+                )
         return found
 
     def frames(self, error):
@@ -536,7 +570,14 @@ class Job:
                 file = os.path.relpath(frame.filename, folder)
                 result.append({"file": file, "line": frame.lineno, "function": frame.name, "source": frame.line})
         if isinstance(error, SyntaxError) and error.filename and not result:
-            result.append({"file": os.path.basename(error.filename), "line": error.lineno, "function": "<module>", "source": (error.text or "").strip()})
+            result.append(
+                {
+                    "file": os.path.basename(error.filename),
+                    "line": error.lineno,
+                    "function": "<module>",
+                    "source": (error.text or "").strip(),
+                }
+            )
         return result
 
 
@@ -573,7 +614,10 @@ class Objects:
         with stage("optimizer"):
             self.optimizer = job.module.optimizer(self.model)
             if not isinstance(self.optimizer, torch.optim.Optimizer):
-                raise JobError("optimizer", f"optimizer(model) returned a {type(self.optimizer).__name__}, not a torch.optim.Optimizer")
+                raise JobError(
+                    "optimizer",
+                    f"optimizer(model) returned a {type(self.optimizer).__name__}, not a torch.optim.Optimizer",
+                )
         with stage("scheduler"):
             make = job.get("scheduler")
             self.scheduler = make(self.optimizer) if callable(make) else None
@@ -632,7 +676,9 @@ class Objects:
         rng = {name: tensor_sha256(t) for name, t in self.rng_tensors().items()}
         return {
             "model": json_sha256({n: tensor_sha256(t) for n, t in self.model_entries().items()}),
-            "optimizer": json_sha256([{n: tensor_sha256(t) for n, t in optimizer_tensors.items()}, optimizer_others, self.groups()]),
+            "optimizer": json_sha256(
+                [{n: tensor_sha256(t) for n, t in optimizer_tensors.items()}, optimizer_others, self.groups()]
+            ),
             "scheduler": json_sha256(self.scheduler_state()),
             "rng": json_sha256([rng, python_rng(), numpy_rng()]),
             "data": json_sha256(self.data_position(steps_per_epoch)),
@@ -676,7 +722,9 @@ def save_checkpoint(objects, path, steps_per_epoch, pause=0.0):
     try:
         text = json.dumps(state, sort_keys=True, indent=1)
     except TypeError as error:
-        raise JobError("save", f"the state of the optimizer or scheduler cannot be written as JSON: {error}", 1) from error
+        raise JobError(
+            "save", f"the state of the optimizer or scheduler cannot be written as JSON: {error}", 1
+        ) from error
     with open(json_file, "x", encoding="utf-8") as f:
         f.write(text)
         f.flush()
@@ -701,7 +749,9 @@ def load_checkpoint(objects, path, lose=()):
     with open(os.path.join(path, "state.json"), encoding="utf-8") as f:
         state = json.load(f)
     if file_sha256(tensors_file) != state["tensors_sha256"]:
-        raise JobError("load", f"{tensors_file} does not have the hash that state.json recorded: the checkpoint is damaged", 1)
+        raise JobError(
+            "load", f"{tensors_file} does not have the hash that state.json recorded: the checkpoint is damaged", 1
+        )
     tensors, _ = read_safetensors(tensors_file)
     with torch.no_grad():
         for name, target in objects.model_entries().items():
@@ -854,7 +904,10 @@ class Run:
         """{signature: steps}; raises if one step does not give one batch."""
         first, again = nest_sha256(self._batch(0)), nest_sha256(self._batch(0))
         if first != again:
-            raise JobError("batch", "batch(0) gives another batch when it is called again; batch(step) must depend on step alone (use a torch.Generator seeded with it)")
+            raise JobError(
+                "batch",
+                "batch(0) gives another batch when it is called again; batch(step) must depend on step alone (use a torch.Generator seeded with it)",
+            )
         signatures = {}
         if self.request.get("record_signatures"):
             sizes = {}
@@ -871,7 +924,11 @@ class Run:
         return signatures
 
     def _emit_inputs(self, signatures):
-        rng = {"torch": tensor_sha256(torch.get_rng_state()), "python": json_sha256(python_rng()), "numpy": json_sha256(numpy_rng())}
+        rng = {
+            "torch": tensor_sha256(torch.get_rng_state()),
+            "python": json_sha256(python_rng()),
+            "numpy": json_sha256(numpy_rng()),
+        }
         self.events.emit(
             "inputs", weights=self.objects.weights, hyper=self.objects.hyper(), rng=rng,
             parameters=sum(p.numel() for p in self.objects.model.parameters()),
@@ -895,6 +952,7 @@ class Run:
         learning_rate = self.objects.groups()[0].get("lr")
         with ops, self.draws:
             loss, extras = self._forward_backward(step, moved)
+        loss = on_host(loss).double().reshape(())
         if trace is not None:
             trace.remove()
             self.recorder.tensors("modules", step, trace.tensors)
@@ -943,8 +1001,15 @@ class Run:
                 result = self.job.module.loss(objects.model, part)
             loss, extras = result if isinstance(result, tuple) else (result, {})
             if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
-                got = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, torch.Tensor) else f"a {type(loss).__name__}"
-                raise JobError("loss", f"loss(model, batch) returned {got}; it must return a tensor of one element, or (that, a dict)")
+                got = (
+                    f"a tensor of shape {list(loss.shape)}"
+                    if isinstance(loss, torch.Tensor)
+                    else f"a {type(loss).__name__}"
+                )
+                raise JobError(
+                    "loss",
+                    f"loss(model, batch) returned {got}; it must return a tensor of one element, or (that, a dict)",
+                )
             share = loss / len(micro)
             with stage("backward"):
                 share.backward()
@@ -958,7 +1023,7 @@ class Run:
                 hook(objects.model, objects.optimizer, step)
         if self.fault["kind"] == "drop-gradient":
             dict(objects.model.named_parameters())[objects.fault_parameter(self.fault)].grad.zero_()
-        return on_host(total).double().reshape(()), extras
+        return total, extras
 
     def _update(self, step):
         objects = self.objects
@@ -995,13 +1060,22 @@ class Run:
             os.makedirs(os.path.dirname(save["path"]), exist_ok=True)
             files = save_checkpoint(self.objects, save["path"], self.worker.steps_per_epoch)
             hashes = self.objects.state_sha256(self.worker.steps_per_epoch)
-            self.events.emit("checkpoint", step=self.objects.next_step, path=save["path"], files=files, state_sha256=hashes)
+            self.events.emit(
+                "checkpoint", step=self.objects.next_step, path=save["path"], files=files, state_sha256=hashes
+            )
 
     def _export(self, path):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         o = self.objects
         with open(path, "xb") as f:
-            torch.save({"model": o.model.state_dict(), "optimizer": o.optimizer.state_dict(), "scheduler": o.scheduler_state()}, f)
+            torch.save(
+                {
+                    "model": o.model.state_dict(),
+                    "optimizer": o.optimizer.state_dict(),
+                    "scheduler": o.scheduler_state(),
+                },
+                f,
+            )
 
     def _emit_counters(self):
         now, before = self.device.counters(), self.counters_before
@@ -1020,7 +1094,11 @@ def roll_labels(batch):
 
 
 def scalars_of(extras):
-    return {path: v for path, v in leaves(extras) if isinstance(v, (int, float)) and not isinstance(v, bool)} if extras else {}
+    return (
+        {path: v for path, v in leaves(extras) if isinstance(v, (int, float)) and not isinstance(v, bool)}
+        if extras
+        else {}
+    )
 
 
 # ---- the other tasks ------------------------------------------------------------------------------------------------------
@@ -1042,7 +1120,14 @@ def installed_packages():
 
 def backend_of(device):
     """Who made the device: vendor, plugin file, its hash, its API version. Unknown is null."""
-    unknown = {"vendor": None, "plugin": None, "plugin_sha256": None, "pjrt_api": None, "platform_name": None, "platform_version": None}
+    unknown = {
+        "vendor": None,
+        "plugin": None,
+        "plugin_sha256": None,
+        "pjrt_api": None,
+        "platform_name": None,
+        "platform_version": None,
+    }
     if device.type == "cpu":
         return {**unknown, "vendor": "PyTorch", "platform_name": "cpu"}
     if device.type == "cuda":
@@ -1133,7 +1218,9 @@ def cpu_name():
 
 def emit_state(worker, objects):
     entries = {n: tensor_sha256(t) for n, t in {**objects.state_tensors(), **objects.rng_tensors()}.items()}
-    worker.events.emit("state", step=objects.next_step, state_sha256=objects.state_sha256(worker.steps_per_epoch), entries=entries)
+    worker.events.emit(
+        "state", step=objects.next_step, state_sha256=objects.state_sha256(worker.steps_per_epoch), entries=entries
+    )
 
 
 def load_task(worker, request):
@@ -1152,7 +1239,9 @@ def load_task(worker, request):
         os.makedirs(os.path.dirname(request["save_to"]), exist_ok=True)
         files = save_checkpoint(objects, request["save_to"], worker.steps_per_epoch)
         hashes = objects.state_sha256(worker.steps_per_epoch)
-        worker.events.emit("checkpoint", step=objects.next_step, path=request["save_to"], files=files, state_sha256=hashes)
+        worker.events.emit(
+            "checkpoint", step=objects.next_step, path=request["save_to"], files=files, state_sha256=hashes
+        )
     return 0
 
 

@@ -8,7 +8,7 @@
 
 #include "aten/counters.h"
 #include "aten/errors.h"
-#include "aten/index_masks.h"
+#include "aten/preparation.h"
 #include "aten/program.h"
 #include "aten/recorder.h"
 #include "ops/row.h"
@@ -37,20 +37,20 @@ class RowKernel final : public c10::OperatorKernel {
 
  private:
   void call(torch::jit::Stack* stack) {
-    if (overload_.facts.indexes) expand_masks(overload_.facts, stack);
+    if (overload_.facts.preparation != Preparation::None) prepare(overload_.facts, stack);
     const size_t count = overload_.facts.arguments.size();
     const Arguments arguments(stack->data() + stack->size() - count, count);
     Key key;
     TensorRefs tensors;
     make_key(overload_.facts, arguments, key, tensors);
     if (Recorder::current() != nullptr) {
-      record_call(overload_, arguments, tensors, stack);
+      record_call(overload_, arguments, tensors, key, stack);
       return;
     }
     const Program* program = find(key);
     if (program == nullptr) {
       // Meta kernels are Python: no lock is held while the program is built. Two threads may build one program twice.
-      program = keep(key, build_program(overload_, arguments, tensors));
+      program = keep(key, build_program(overload_, arguments, tensors, key));
     } else {
       counters().memory_hits.fetch_add(1, std::memory_order_relaxed);
     }

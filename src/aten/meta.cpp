@@ -2,8 +2,12 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/version.h>
+
+#include <sstream>
 
 #include "aten/cell.h"
+#include "aten/runtime.h"
 
 namespace tpupilot::aten {
 namespace {
@@ -46,9 +50,44 @@ TensorFacts facts_of_result(const c10::IValue& v) {
   return {dims_of(t.sizes()), dims_of(t.strides()), t.scalar_type()};
 }
 
-}  // namespace
+// ---- answers on disk: "dtype sizes : strides ;" for each result ----
+std::string written(const std::vector<TensorFacts>& results) {
+  std::ostringstream out;
+  for (const TensorFacts& r : results) {
+    out << static_cast<int>(r.dtype);
+    for (const int64_t size : r.sizes) out << ' ' << size;
+    out << " :";
+    for (const int64_t stride : r.strides) out << ' ' << stride;
+    out << " ; ";
+  }
+  return out.str();
+}
 
-std::vector<TensorFacts> run_meta(const c10::OperatorHandle& op, Arguments arguments) {
+std::vector<TensorFacts> parsed(const std::string& text) {
+  std::vector<TensorFacts> results;
+  std::istringstream in(text);
+  int dtype = 0;
+  while (in >> dtype) {
+    TensorFacts r{{}, {}, static_cast<c10::ScalarType>(dtype)};
+    hlo::Dims* target = &r.sizes;
+    for (std::string word; in >> word && word != ";";) {
+      if (word == ":") {
+        target = &r.strides;
+      } else {
+        target->push_back(std::stoll(word));
+      }
+    }
+    results.push_back(std::move(r));
+  }
+  return results;
+}
+
+std::string disk_key(const c10::OperatorHandle& op, const Key& key) {
+  std::string text = c10::str(TORCH_VERSION, " ", op.operator_name(), " ");
+  return text.append(reinterpret_cast<const char*>(key.data()), key.size() * sizeof(uint64_t));
+}
+
+std::vector<TensorFacts> ask_meta(const c10::OperatorHandle& op, Arguments arguments) {
   TORCH_CHECK_NOT_IMPLEMENTED(op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta), "[tpu] ", op.operator_name(),
                               " has no Meta kernel, and its row has no shape function");
   torch::jit::Stack stack;
@@ -57,6 +96,17 @@ std::vector<TensorFacts> run_meta(const c10::OperatorHandle& op, Arguments argum
   op.callBoxedForDispatchKey(c10::DispatchKey::Meta, stack);
   std::vector<TensorFacts> results;
   for (const c10::IValue& v : stack) results.push_back(facts_of_result(v));
+  return results;
+}
+
+}  // namespace
+
+std::vector<TensorFacts> run_meta(const c10::OperatorHandle& op, Arguments arguments, const Key& key) {
+  cache::NoteStore& store = *runtime().meta_notes;
+  const std::string name = disk_key(op, key);
+  if (const std::optional<std::string> note = store.find(name)) return parsed(*note);
+  std::vector<TensorFacts> results = ask_meta(op, arguments);
+  store.keep(name, written(results));
   return results;
 }
 

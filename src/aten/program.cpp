@@ -24,14 +24,14 @@ const at::Tensor* destination(const ResultFacts& result, Arguments arguments) {
   return result.slot.argument < 0 ? nullptr : &arguments[result.slot.argument].toTensor();
 }
 
-std::vector<ResultFacts> result_facts(const Overload& overload, Arguments arguments, CallContext& call) {
+std::vector<ResultFacts> result_facts(const Overload& overload, Arguments arguments, CallContext& call, const Key& key) {
   std::vector<TensorFacts> returned;
   if (overload.row->shape) {
     for (hlo::Type& type : overload.row->shape(call)) {
       returned.push_back({type.dims, hlo::contiguous_strides(type.dims), dtype_of(type.elem)});
     }
   } else {
-    returned = run_meta(*overload.handle, arguments);
+    returned = run_meta(*overload.handle, arguments, key);
   }
   std::vector<ResultFacts> results;
   for (size_t i = 0; i < overload.facts.results.size(); ++i) {
@@ -157,12 +157,12 @@ at::Tensor new_tensor(const hlo::Dims& sizes, const hlo::Dims& strides, c10::Sca
                                                       c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), dtype));
 }
 
-std::unique_ptr<Program> build_program(const Overload& overload, Arguments arguments, const TensorRefs& tensors) {
+std::unique_ptr<Program> build_program(const Overload& overload, Arguments arguments, const TensorRefs& tensors, const Key& key) {
   Runtime& rt = runtime();
   auto program = std::make_unique<Program>();
   hlo::Builder builder(rt.eager_target);
   CallContext call(builder, overload.facts, arguments, tensors, nullptr);
-  program->results = result_facts(overload, arguments, call);
+  program->results = result_facts(overload, arguments, call, key);
   program->resizes = prepare_destinations(overload, program->results, arguments);
   const hlo::Values flats = emit(overload, call, arguments, program->results);
   program->outputs = flats.size();
@@ -222,10 +222,11 @@ void run_program(const Program& program, const Overload& overload, Arguments arg
   leave_results(overload, returned, stack);
 }
 
-void record_call(const Overload& overload, Arguments arguments, const TensorRefs& tensors, torch::jit::Stack* stack) {
+void record_call(const Overload& overload, Arguments arguments, const TensorRefs& tensors, const Key& key,
+                 torch::jit::Stack* stack) {
   Recorder& recorder = *Recorder::current();
   CallContext call(recorder.builder(), overload.facts, arguments, tensors, &recorder);
-  std::vector<ResultFacts> results = result_facts(overload, arguments, call);
+  std::vector<ResultFacts> results = result_facts(overload, arguments, call, key);
   prepare_destinations(overload, results, arguments);
   const hlo::Values flats = emit(overload, call, arguments, results);
   c10::SmallVector<at::Tensor, 4> returned;

@@ -42,14 +42,15 @@ struct Overload {
 };
 
 // Runs the Meta kernel (or the row's shape function), the emitter, and the compiler. `arguments` may be resized (out=).
-std::unique_ptr<Program> build_program(const Overload& overload, Arguments arguments, const TensorRefs& tensors);
+std::unique_ptr<Program> build_program(const Overload& overload, Arguments arguments, const TensorRefs& tensors, const Key& key);
 
 // Runs it and leaves the results on the stack in place of the arguments.
 void run_program(const Program& program, const Overload& overload, Arguments arguments, const TensorRefs& tensors,
                  torch::jit::Stack* stack);
 
 // Emits the call into the current recording instead.
-void record_call(const Overload& overload, Arguments arguments, const TensorRefs& tensors, torch::jit::Stack* stack);
+void record_call(const Overload& overload, Arguments arguments, const TensorRefs& tensors, const Key& key,
+                 torch::jit::Stack* stack);
 
 // Registers a kernel for every row. Called once, when the module is imported: not from a static initialiser, since the rows are
 // built from constants of other files.

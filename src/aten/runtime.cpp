@@ -43,6 +43,8 @@ std::unique_ptr<Runtime> load() {
   auto rt = std::make_unique<Runtime>();
   rt->client = pjrt::Client::create(plugin, {.device_count = settings().device_count, .asynchronous = false});
   rt->cache = std::make_unique<cache::ExecutableCache>(rt->client);
+  const std::filesystem::path& folder = rt->cache->settings().folder;
+  rt->meta_notes = std::make_unique<cache::NoteStore>(folder.empty() ? folder : folder / "meta-notes");
   rt->eager_options = pjrt::eager_options();
   rt->region_options = pjrt::region_options();
   rt->region_target.region = true;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cache/executable_cache.h"
+#include "cache/note_store.h"
 #include "hlo/target.h"
 #include "pjrt/client.h"
 
@@ -21,6 +22,7 @@ using BufferRef = std::shared_ptr<pjrt::Buffer>;
 struct Runtime {
   std::shared_ptr<pjrt::Client> client;
   std::unique_ptr<cache::ExecutableCache> cache;
+  std::unique_ptr<cache::NoteStore> meta_notes;  // answers of Meta kernels
   hlo::Target eager_target;
   pjrt::CompileOptions eager_options;
   hlo::Target region_target;

@@ -1,5 +1,7 @@
 #include "aten/signature.h"
 
+#include <c10/core/DefaultDtype.h>
+
 #include <bit>
 #include <cstring>
 
@@ -132,6 +134,7 @@ SchemaFacts facts_of(const c10::FunctionSchema& schema, const ops::Row& row) {
   SchemaFacts facts;
   facts.overload = schema.name().substr(schema.name().find("::") + 2);
   if (!schema.overload_name().empty()) facts.overload += "." + schema.overload_name();
+  if (facts.overload == "arange.start_out") facts.preparation = Preparation::Range;
   for (const c10::Argument& a : schema.arguments()) {
     ArgumentFacts f{a.name(), kind_of(*a.type()), writes(a), std::nullopt, a.N().value_or(0)};
     for (const std::string_view constant : row.constants) {
@@ -140,7 +143,7 @@ SchemaFacts facts_of(const c10::FunctionSchema& schema, const ops::Row& row) {
     for (const auto& identity : row.identities) {
       if (identity.name == f.name) f.identity = identity.value;
     }
-    if (f.kind == ArgumentKind::TensorList && f.name == "indices") facts.indexes = true;
+    if (f.kind == ArgumentKind::TensorList && f.name == "indices") facts.preparation = Preparation::Masks;
     facts.arguments.push_back(std::move(f));
   }
   for (const c10::Argument& r : schema.returns()) facts.results.push_back({aliased_argument(r, schema.arguments()), true});
@@ -159,6 +162,7 @@ SchemaFacts facts_of(const c10::FunctionSchema& schema, const ops::Row& row) {
 }
 
 void make_key(const SchemaFacts& facts, Arguments arguments, Key& key, TensorRefs& tensors) {
+  key.push_back(static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()));  // what integers become in float functions
   for (size_t i = 0; i < arguments.size(); ++i) {
     const ArgumentFacts& f = facts.arguments[i];
     const c10::IValue& value = arguments[i];

@@ -45,12 +45,15 @@ struct ResultSlot {
   bool returned = true;   // false: a mutated argument that the schema does not return
 };
 
+// What happens to a call before it gets its key: preparation.h.
+enum class Preparation { None, Masks, Range };
+
 struct SchemaFacts {
   std::string overload;               // "add.out"
   std::vector<ArgumentFacts> arguments;
   std::vector<ResultSlot> results;    // the schema's returns, then the row's mutated arguments
   size_t returns = 0;
-  bool indexes = false;               // has a Tensor?[] argument named indices, which may hold masks
+  Preparation preparation = Preparation::None;
 
   int index_of(std::string_view name) const;  // -1 if there is none
 };

@@ -30,6 +30,7 @@ Expr times(Context& c, const Expr& x, std::string_view factor) {
 
 Expr add(Context& c) { return self(c) + times(c, other(c), "alpha"); }
 Expr sub(Context& c) { return self(c) - times(c, other(c), "alpha"); }
+Expr rsub(Context& c) { return other(c) - times(c, self(c), "alpha"); }
 Expr addcmul(Context& c) { return self(c) + times(c, operand(c, "tensor1"), "value") * operand(c, "tensor2"); }
 Expr addcdiv(Context& c) { return self(c) + times(c, operand(c, "tensor1"), "value") / operand(c, "tensor2"); }
 
@@ -142,6 +143,7 @@ std::vector<Row> binary_rows() {
   return {
       scaled({"add.out"}, "alpha", add),
       scaled({"sub.out"}, "alpha", sub),
+      scaled({"rsub.Tensor", "rsub.Scalar"}, "alpha", rsub),
       named("mul.out", "stablehlo.multiply"),
       formula({"div.out"}, divide),
       formula({"div.out_mode"}, divide_rounded),

@@ -37,7 +37,10 @@ def test_import_torch_alone_gives_the_device_and_loads_no_plugin():
 
 
 def test_import_tpupilot_first():
-    assert printed("import tpupilot, torch; print(tpupilot.owner(), torch.ones(2, device='tpu').sum().item())") == "tpupilot 2.0"
+    assert (
+        printed("import tpupilot, torch; print(tpupilot.owner(), torch.ones(2, device='tpu').sum().item())")
+        == "tpupilot 2.0"
+    )
 
 
 def test_a_broken_build_warns_once_and_leaves_torch_working():
@@ -59,9 +62,7 @@ def test_a_bad_environment_variable_is_named():
 
 
 def test_autoload_can_be_switched_off():
-    out = printed(
-        "import torch; print(torch._C._get_privateuse1_backend_name())", TORCH_DEVICE_BACKEND_AUTOLOAD="0"
-    )
+    out = printed("import torch; print(torch._C._get_privateuse1_backend_name())", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     assert out == "privateuseone"
 
 
@@ -92,14 +93,17 @@ def test_a_forked_child_gets_an_error_not_a_hang():
 
 
 def test_the_process_ends_cleanly_after_backward():
-    assert printed(
-        """
+    assert (
+        printed(
+            """
         import torch
         x = torch.ones(3, 3, device="tpu", requires_grad=True)
         (x @ x).sum().backward()
         print(x.grad.sum().item())
         """
-    ) == "54.0"
+        )
+        == "54.0"
+    )
 
 
 NAMES = """
@@ -144,8 +148,23 @@ def test_print_and_repr(tpu):
     assert "tpu" in repr(torch.ones(2, dtype=torch.int64, device=tpu).bool())
 
 
-@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16,
-                                   torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        torch.bool,
+        torch.uint8,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+        torch.float64,
+        torch.complex64,
+        torch.complex128,
+    ],
+)
 def test_round_trip(dtype, tpu):
     x = torch.tensor([[0, 1, 2], [3, 4, 250]]).to(dtype)
     for view in (x, x.t(), x[:, 1:], x[1], x[:, ::2], x[0, 1], x[:0]):
@@ -309,7 +328,9 @@ def test_scalars_and_seeds_are_inputs(tpu, counted):
 # ---- modules, training, saving ----
 def small_net():
     torch.manual_seed(0)
-    return nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, 10))
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, 10)
+    )
 
 
 def train(device, steps=5):

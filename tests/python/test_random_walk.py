@@ -16,7 +16,23 @@ def slices(rng, size):
 
 def make_view(rng, x):
     """Returns a function that makes the same view of any tensor shaped like x, and its name."""
-    kind = rng.choice(["index", "slice", "t", "permute", "view", "unsqueeze", "select", "narrow", "diagonal", "expand", "unfold", "as_strided", "flatten"])
+    kind = rng.choice(
+        [
+            "index",
+            "slice",
+            "t",
+            "permute",
+            "view",
+            "unsqueeze",
+            "select",
+            "narrow",
+            "diagonal",
+            "expand",
+            "unfold",
+            "as_strided",
+            "flatten",
+        ]
+    )
     if kind == "slice" and x.dim():
         where = tuple(slices(rng, n) for n in x.shape)
         return lambda t: t[where]
@@ -58,7 +74,10 @@ def fits(t):
 
 
 def overlaps(x):
-    return any(n > 1 and s == 0 for n, s in zip(x.shape, x.stride(), strict=True)) or torch._debug_has_internal_overlap(x) != 0
+    return (
+        any(n > 1 and s == 0 for n, s in zip(x.shape, x.stride(), strict=True))
+        or torch._debug_has_internal_overlap(x) != 0
+    )
 
 
 def write(rng, value):

@@ -1,6 +1,10 @@
-#include "aten/index_masks.h"
+#include "aten/preparation.h"
 
 #include <ATen/ops/nonzero.h>
+
+#include <cmath>
+
+#include "aten/closed_ops.h"
 
 namespace tpupilot::aten {
 namespace {
@@ -42,8 +46,6 @@ OptionalTensors expanded(const c10::IValue& list, const at::Tensor& self) {
   return result;
 }
 
-}  // namespace
-
 void expand_masks(const SchemaFacts& facts, torch::jit::Stack* stack) {
   const size_t first = stack->size() - facts.arguments.size();
   for (size_t i = 0; i < facts.arguments.size(); ++i) {
@@ -51,6 +53,33 @@ void expand_masks(const SchemaFacts& facts, torch::jit::Stack* stack) {
     if (facts.arguments[i].name != "indices" || facts.arguments[i].kind != ArgumentKind::TensorList || value.isNone()) continue;
     if (holds_mask(value)) value = expanded(value, (*stack)[first].toTensor());
   }
+}
+
+// The number of elements, as at::native::arange_out counts them.
+int64_t range_size(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step, bool integers) {
+  const double first = start.toDouble(), last = end.toDouble(), stride = step.toDouble();
+  TORCH_CHECK(stride != 0, "step must be nonzero");
+  TORCH_CHECK(std::isfinite(first) && std::isfinite(last), "unsupported range: ", first, " -> ", last);
+  TORCH_CHECK((stride > 0 && last >= first) || (stride < 0 && last <= first),
+              "upper bound and lower bound inconsistent with step sign");
+  if (!integers) return static_cast<int64_t>(std::ceil((last - first) / stride));
+  const int64_t s = step.toLong();
+  return (end.toLong() - start.toLong() + s - (s > 0 ? 1 : -1)) / s;
+}
+
+void resize_range(torch::jit::Stack* stack) {
+  const size_t first = stack->size() - 4;  // start, end, step, out
+  const at::Tensor& out = (*stack)[first + 3].toTensor();
+  const int64_t size = range_size((*stack)[first].toScalar(), (*stack)[first + 1].toScalar(), (*stack)[first + 2].toScalar(),
+                                  out.scalar_type() == at::kLong);
+  if (out.numel() != size) resize_tensor(out, {size});
+}
+
+}  // namespace
+
+void prepare(const SchemaFacts& facts, torch::jit::Stack* stack) {
+  if (facts.preparation == Preparation::Masks) expand_masks(facts, stack);
+  if (facts.preparation == Preparation::Range) resize_range(stack);
 }
 
 }  // namespace tpupilot::aten
