@@ -49,7 +49,8 @@ int ops_command(const std::string& name, bool markdown, bool as_json) {
   json found = json::array();
   for (const ops::Row& row : ops::rows()) {
     for (std::string_view overload : row.overloads) {
-      if (named(overload, name)) found.push_back({{"overload", overload}, {"random", row.random != nullptr}, {"remark", row.remark}});
+      if (named(overload, name))
+        found.push_back({{"overload", overload}, {"random", row.random != nullptr}, {"remark", row.remark}});
     }
   }
   if (found.empty() && !name.empty()) {
@@ -61,8 +62,10 @@ int ops_command(const std::string& name, bool markdown, bool as_json) {
     std::cout << found.dump(2) << "\n";
     return 0;
   }
-  if (markdown) std::cout << "# Support matrix\n\nMade by `tpupilot ops --markdown`: the ATen overloads that the backend has a row for.\n\n"
-                             "| overload | remark |\n|---|---|\n";
+  if (markdown)
+    std::cout << "# Support matrix\n\nMade by `tpupilot ops --markdown`: the ATen overloads that the backend has a row "
+                 "for.\n\n"
+                 "| overload | remark |\n|---|---|\n";
   for (const json& row : found) {
     const std::string overload = row["overload"], remark = row["remark"];
     if (markdown) {

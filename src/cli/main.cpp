@@ -37,17 +37,20 @@ struct Arguments {
 };
 
 void add_job_options(CLI::App* command, Arguments& arguments) {
-  command->add_option("--set", arguments.run.assignments, "section.key=value, over the pilot file")->allow_extra_args(false);
+  command->add_option("--set", arguments.run.assignments, "section.key=value, over the pilot file")
+      ->allow_extra_args(false);
   command->add_flag("--json", arguments.json, "one JSON document on stdout");
 }
 
 CLI::App* add_run(CLI::App& app, Arguments& arguments) {
   CLI::App* command = app.add_subcommand("run", "take a job through the gates and write the acceptance sheet");
   command->add_option("job", arguments.run.job, "a folder with pilot.toml or job.py, or a job file")->required();
-  command->add_option("--gate", arguments.gate, "judge gates 0..N (default: what pilot.toml asks for)")->check(CLI::Range(0, 3));
+  command->add_option("--gate", arguments.gate, "judge gates 0..N (default: what pilot.toml asks for)")
+      ->check(CLI::Range(0, 3));
   command->add_option("--parent", arguments.run.parent, "the run folder that this is a rerun of");
   command->add_option("--out", arguments.run.out, "the run folder (default: runs/<job>/<time>-<hash>)");
-  command->add_option("--inject", arguments.run.inject, "try the pilot: give the candidate this fault, which must be caught");
+  command->add_option("--inject", arguments.run.inject,
+                      "try the pilot: give the candidate this fault, which must be caught");
   command->add_flag("--fresh", arguments.run.fresh, "do not go on with an unfinished run");
   command->add_flag("--dry-run", arguments.run.dry_run, "say what would run; start nothing");
   add_job_options(command, arguments);

@@ -25,7 +25,8 @@ json read_sheet(const fs::path& folder) {
   std::ifstream in(folder / "sheet.json");
   if (!in) throw pilot::Error("[report] " + folder.string() + " has no sheet.json; give the folder of a finished run.");
   json sheet = json::parse(in, nullptr, false);
-  if (sheet.is_discarded() || !sheet.is_object()) throw pilot::Error("[report] " + (folder / "sheet.json").string() + " is not a sheet.");
+  if (sheet.is_discarded() || !sheet.is_object())
+    throw pilot::Error("[report] " + (folder / "sheet.json").string() + " is not a sheet.");
   return sheet;
 }
 
@@ -42,7 +43,8 @@ int with_json_errors(bool as_json, Function&& function) {
     return function();
   } catch (const pilot::Error& error) {
     if (as_json) {
-      std::cout << json{{"error", {{"message", error.what()}, {"exit_code", static_cast<int>(error.code())}}}}.dump(2) << "\n";
+      std::cout << json{{"error", {{"message", error.what()}, {"exit_code", static_cast<int>(error.code())}}}}.dump(2)
+                << "\n";
     }
     throw;
   }
@@ -62,7 +64,7 @@ void show_plan(const json& plan) {
 const std::atomic<bool>& interrupted() { return stop_asked; }
 
 void watch_signals() {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESETHAND;  // a second Ctrl-C ends at once
   sigaction(SIGINT, &action, nullptr);
@@ -74,7 +76,10 @@ std::string shell_command(int argc, char** argv) {
   std::string command = "tpupilot";
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    const bool plain = !word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%") == std::string::npos;
+    const bool plain =
+        !word.empty() &&
+        word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%") ==
+            std::string::npos;
     std::string quoted = "'";
     for (char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
     command += " " + (plain ? word : quoted + "'");
@@ -87,14 +92,19 @@ int run_command(pilot::RunOptions options, bool as_json) {
     TerminalProgress progress(as_json);
     const pilot::RunOutcome outcome = pilot::run(options, progress);
     if (options.dry_run) {
-      if (as_json) std::cout << outcome.sheet.dump(2) << "\n";
-      else show_plan(outcome.sheet);
+      if (as_json)
+        std::cout << outcome.sheet.dump(2) << "\n";
+      else
+        show_plan(outcome.sheet);
       return 0;
     }
     write_html(outcome.sheet, outcome.folder);
-    if (as_json) std::cout << outcome.sheet.dump(2) << "\n";
-    else std::cout << report::terminal_text(outcome.sheet, color_wanted(STDOUT_FILENO));
-    progress.note("sheet: " + (outcome.folder / "sheet.json").string() + "\nreport: " + (outcome.folder / "report.html").string());
+    if (as_json)
+      std::cout << outcome.sheet.dump(2) << "\n";
+    else
+      std::cout << report::terminal_text(outcome.sheet, color_wanted(STDOUT_FILENO));
+    progress.note("sheet: " + (outcome.folder / "sheet.json").string() +
+                  "\nreport: " + (outcome.folder / "report.html").string());
     return static_cast<int>(pilot::exit_code(outcome.sheet));
   });
 }
@@ -106,7 +116,8 @@ int doctor_command(pilot::RunOptions options, bool as_json) {
     if (as_json) {
       std::cout << found.dump(2) << "\n";
     } else {
-      for (const auto& [side, text] : found.at("summary").items()) std::cout << side << ": " << text.get<std::string>() << "\n";
+      for (const auto& [side, text] : found.at("summary").items())
+        std::cout << side << ": " << text.get<std::string>() << "\n";
       for (const json& check : found.at("checks")) {
         std::string id = check["id"], verdict = check["verdict"];
         id.resize(20, ' ');

@@ -24,10 +24,14 @@ size_t terminal_width() {
 
 const char* verdict_color(pilot::Verdict verdict) {
   switch (verdict) {
-    case pilot::Verdict::Pass: return "\x1b[32m";
-    case pilot::Verdict::Stop: return "\x1b[31m";
-    case pilot::Verdict::NotJudged: return "\x1b[33m";
-    case pilot::Verdict::NotApplicable: return "\x1b[2m";
+    case pilot::Verdict::Pass:
+      return "\x1b[32m";
+    case pilot::Verdict::Stop:
+      return "\x1b[31m";
+    case pilot::Verdict::NotJudged:
+      return "\x1b[33m";
+    case pilot::Verdict::NotApplicable:
+      return "\x1b[2m";
   }
   return "";
 }
@@ -39,7 +43,8 @@ std::string padded(std::string text, size_t width) {
 
 }  // namespace
 
-TerminalProgress::TerminalProgress(bool checks) : checks_(checks), live_(isatty(STDERR_FILENO)), color_(color_wanted(STDERR_FILENO)) {}
+TerminalProgress::TerminalProgress(bool checks)
+    : checks_(checks), live_(isatty(STDERR_FILENO)), color_(color_wanted(STDERR_FILENO)) {}
 TerminalProgress::~TerminalProgress() { clear(); }
 
 void TerminalProgress::note(const std::string& line) { print(line); }
@@ -49,7 +54,8 @@ void TerminalProgress::gate_begins(int gate, size_t tasks) {
   tasks_ = tasks;
   ended_ = 0;
   doing_.clear();
-  print("gate " + std::to_string(gate) + (tasks ? ": " + std::to_string(tasks) + " worker tasks" : ": all evidence is there"));
+  print("gate " + std::to_string(gate) +
+        (tasks ? ": " + std::to_string(tasks) + " worker tasks" : ": all evidence is there"));
 }
 
 void TerminalProgress::task_ends(const std::string& side_task, double seconds) {
@@ -71,8 +77,8 @@ void TerminalProgress::event(const std::string& side, const nlohmann::json& even
 void TerminalProgress::check_ends(const pilot::Check& check, const pilot::CheckResult& result) {
   if (!checks_) return;
   const std::string verdict = padded(std::string(pilot::verdict_name(result.verdict)), 14);
-  print("  " + padded(std::string(check.id), 20) + " " + (color_ ? verdict_color(result.verdict) + verdict + "\x1b[0m" : verdict) +
-        " " + result.why);
+  print("  " + padded(std::string(check.id), 20) + " " +
+        (color_ ? verdict_color(result.verdict) + verdict + "\x1b[0m" : verdict) + " " + result.why);
 }
 
 void TerminalProgress::print(const std::string& line) {
@@ -83,7 +89,8 @@ void TerminalProgress::print(const std::string& line) {
 void TerminalProgress::redraw() {
   if (!live_) return;
   last_ = std::chrono::steady_clock::now();
-  std::string line = "gate " + std::to_string(gate_) + " [" + std::to_string(ended_) + "/" + std::to_string(tasks_) + "]";
+  std::string line =
+      "gate " + std::to_string(gate_) + " [" + std::to_string(ended_) + "/" + std::to_string(tasks_) + "]";
   for (const auto& [side, text] : doing_) line += "  " + side + ": " + text;
   std::fprintf(stderr, "\r\x1b[K%s", line.substr(0, terminal_width() - 1).c_str());
   std::fflush(stderr);

@@ -33,8 +33,8 @@ struct Check {
   Gate gate;
   bool must;
   std::string_view title;
-  std::string_view needs;  // the evidence: tasks of the workers, as side/task
-  std::string_view rule;   // the default rule in words
+  std::string_view needs;         // the evidence: tasks of the workers, as side/task
+  std::string_view rule;          // the default rule in words
   JudgeFunction judge = nullptr;  // null: not in this release
 };
 
@@ -42,7 +42,7 @@ struct Check {
 const std::vector<Check>& registry();
 const Check& find_check(std::string_view id);  // Error (Usage) with the nearest id
 
-std::string checks_markdown();    // the table of docs/checks.md
-nlohmann::json checks_json();     // the same as data
+std::string checks_markdown();  // the table of docs/checks.md
+nlohmann::json checks_json();   // the same as data
 
 }  // namespace tpupilot::pilot

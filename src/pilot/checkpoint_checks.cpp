@@ -39,7 +39,8 @@ std::map<int64_t, json> steps_of(const Context& context, const std::string& task
 }
 
 // The first step of `other` that is not the straight run's, in words; "" if all are.
-std::string first_departure(const std::map<int64_t, json>& straight, const std::map<int64_t, json>& other, const std::string& name) {
+std::string first_departure(const std::map<int64_t, json>& straight, const std::map<int64_t, json>& other,
+                            const std::string& name) {
   for (const auto& [step, event] : other) {
     const auto same = straight.find(step);
     const std::string where = name + " at step " + std::to_string(step);
@@ -55,7 +56,8 @@ std::string first_departure(const std::map<int64_t, json>& straight, const std::
   return "";
 }
 
-CheckResult stop_or_pass(const std::string& wrong, const std::string& right, json measured, std::vector<std::string> evidence) {
+CheckResult stop_or_pass(const std::string& wrong, const std::string& right, json measured,
+                         std::vector<std::string> evidence) {
   CheckResult result;
   result.verdict = wrong.empty() ? Verdict::Pass : Verdict::Stop;
   result.why = wrong.empty() ? right : wrong;
@@ -75,18 +77,24 @@ CheckResult round_trip(const Context& context) {
   const auto parts = differing_parts(saved.at("state_sha256"), loaded.at("state_sha256"));
   const auto tensors = differing_tensors(context, "candidate/checkpoints/mid", "candidate/checkpoints/mid-again", {});
   std::string wrong;
-  if (!parts.empty()) wrong = "after save and load these parts differ: " + joined(parts);
-  else if (!tensors.empty()) wrong = "saved, loaded and saved again, these tensors differ: " + joined(tensors);
-  const json measured = {{"parts", saved.at("state_sha256").size()}, {"entries", loaded.value("entries", json::object()).size()},
-                         {"differing_parts", parts}, {"differing_tensors", tensors}};
+  if (!parts.empty())
+    wrong = "after save and load these parts differ: " + joined(parts);
+  else if (!tensors.empty())
+    wrong = "saved, loaded and saved again, these tensors differ: " + joined(tensors);
+  const json measured = {{"parts", saved.at("state_sha256").size()},
+                         {"entries", loaded.value("entries", json::object()).size()},
+                         {"differing_parts", parts},
+                         {"differing_tensors", tensors}};
   return stop_or_pass(wrong, "all state comes back bit for bit", measured,
-                      {"candidate/events.jsonl", "candidate/checkpoints/mid/state.safetensors", "candidate/checkpoints/mid-again/state.safetensors"});
+                      {"candidate/events.jsonl", "candidate/checkpoints/mid/state.safetensors",
+                       "candidate/checkpoints/mid-again/state.safetensors"});
 }
 
 CheckResult resume(const Context& context) {
   const ResumeSteps plan = resume_steps(context.settings());
   const auto straight = steps_of(context, "straight");
-  json measured = {{"steps_per_epoch", plan.epoch}, {"saved_after", {plan.mid, plan.border}}, {"straight_steps", straight.size()}};
+  json measured = {
+      {"steps_per_epoch", plan.epoch}, {"saved_after", {plan.mid, plan.border}}, {"straight_steps", straight.size()}};
   std::string wrong = first_departure(straight, steps_of(context, "until"), "the run until the save");
   if (!wrong.empty()) wrong += "; the candidate does not repeat itself even without a resume";
   for (const std::string name : {"resumed-mid", "resumed-border"}) {
@@ -96,13 +104,15 @@ CheckResult resume(const Context& context) {
     measured[name] = {{"first_step", steps.empty() ? -1 : steps.begin()->first}, {"steps", steps.size()}};
     if (!wrong.empty()) continue;
     if (steps.size() < 3 || steps.begin()->first != saved_after + 1) {
-      wrong = name + " made " + std::to_string(steps.size()) + " steps from step " + measured[name]["first_step"].dump() +
-              "; at least 3 from step " + std::to_string(saved_after + 1) + " were asked for";
+      wrong = name + " made " + std::to_string(steps.size()) + " steps from step " +
+              measured[name]["first_step"].dump() + "; at least 3 from step " + std::to_string(saved_after + 1) +
+              " were asked for";
     } else {
       wrong = first_departure(straight, steps, name);
     }
   }
-  return stop_or_pass(wrong, "resumed in mid-epoch and at an epoch border, every step has the straight run's state", measured, kCandidateEvents);
+  return stop_or_pass(wrong, "resumed in mid-epoch and at an epoch border, every step has the straight run's state",
+                      measured, kCandidateEvents);
 }
 
 CheckResult portable(const Context& context) {
@@ -123,13 +133,17 @@ CheckResult portable(const Context& context) {
     if (last.contains(part) && exported.value(part, json()) != last[part]) file_parts.push_back(part);
   }
   std::string wrong;
-  if (!on_candidate.empty()) wrong = "the reference's checkpoint, loaded on the candidate, differs in " + joined(on_candidate);
-  else if (!on_return.empty()) wrong = "the checkpoint that came back from the candidate differs in " + joined(on_return);
-  else if (!file_parts.empty()) wrong = "the candidate's torch.save file, loaded without the device, differs in " + joined(file_parts);
+  if (!on_candidate.empty())
+    wrong = "the reference's checkpoint, loaded on the candidate, differs in " + joined(on_candidate);
+  else if (!on_return.empty())
+    wrong = "the checkpoint that came back from the candidate differs in " + joined(on_return);
+  else if (!file_parts.empty())
+    wrong = "the candidate's torch.save file, loaded without the device, differs in " + joined(file_parts);
   json measured = {{"on_candidate", on_candidate}, {"back_on_reference", on_return}, {"torch_file", file_parts}};
-  CheckResult result = stop_or_pass(wrong, "there and back bit for bit; the torch.save file loads without the device", measured,
-                                    {known_good + "/state.safetensors", there + "/state.safetensors", back + "/state.safetensors",
-                                     "candidate/exports/base.pt"});
+  CheckResult result =
+      stop_or_pass(wrong, "there and back bit for bit; the torch.save file loads without the device", measured,
+                   {known_good + "/state.safetensors", there + "/state.safetensors", back + "/state.safetensors",
+                    "candidate/exports/base.pt"});
   if (result.verdict == Verdict::Pass && !context.settings().text("job", "checkpoint").empty()) {
     result.verdict = Verdict::NotJudged;
     result.why = "job.checkpoint names a production checkpoint, which this release does not load yet";
@@ -154,19 +168,23 @@ CheckResult crash(const Context& context) {
   const auto steps = steps_of(context, "after-crash");
   const int64_t first = resume_steps(context.settings()).mid + 1;
   std::string wrong = broken_checkpoint(context, "candidate/checkpoints/crash");
-  if (wrong.empty() && (steps.empty() || steps.begin()->first != first)) wrong = "the run after the kill did not go on at step " + std::to_string(first);
+  if (wrong.empty() && (steps.empty() || steps.begin()->first != first))
+    wrong = "the run after the kill did not go on at step " + std::to_string(first);
   if (wrong.empty()) wrong = first_departure(steps_of(context, "straight"), steps, "after the kill, the run");
   measured["steps_after"] = steps.size();
-  return stop_or_pass(wrong, "killed inside save " + std::to_string(begun) + ", the former checkpoint is whole and the run goes on from it",
-                      measured, {"candidate/events.jsonl", "candidate/checkpoints/crash/state.safetensors"});
+  return stop_or_pass(
+      wrong,
+      "killed inside save " + std::to_string(begun) + ", the former checkpoint is whole and the run goes on from it",
+      measured, {"candidate/events.jsonl", "candidate/checkpoints/crash/state.safetensors"});
 }
 
 CheckResult known_good(const Context& context) {
   const json saved = context.checkpoint("reference", "base", "known-good");
   std::string wrong = broken_checkpoint(context, "reference/checkpoints/known-good");
   json measured = {{"step", saved.at("step")}, {"files", saved.at("files")}};
-  return stop_or_pass(wrong, "kept in the run folder, its hashes hold", measured,
-                      {"reference/checkpoints/known-good/state.safetensors", "reference/checkpoints/known-good/state.json"});
+  return stop_or_pass(
+      wrong, "kept in the run folder, its hashes hold", measured,
+      {"reference/checkpoints/known-good/state.safetensors", "reference/checkpoints/known-good/state.json"});
 }
 
 }  // namespace tpupilot::pilot::checkpoint

@@ -47,7 +47,9 @@ std::string describe(const std::string& name, const json& row) {
   std::ostringstream text;
   text.precision(3);
   text << name << ": max |difference| " << row.at("max_abs").get<double>();
-  if (row.at("rmse_candidate").is_number()) text << ", RMSE against f64 " << row["rmse_candidate"].get<double>() << " (reference " << row["rmse_reference"].get<double>() << ")";
+  if (row.at("rmse_candidate").is_number())
+    text << ", RMSE against f64 " << row["rmse_candidate"].get<double>() << " (reference "
+         << row["rmse_reference"].get<double>() << ")";
   return text.str();
 }
 
@@ -72,12 +74,15 @@ SetResult compare_sets(const Context& context, const SetRequest& request) {
     if (request.wanted && !request.wanted(name)) continue;
     const auto other = candidate.find(name);
     if (other == candidate.end() || !alike(tensor, other->second)) {
-      result.unmatched.push_back(name + " (" + shape_text(tensor) + " on the reference, " + (other == candidate.end() ? "absent" : shape_text(other->second)) + " on the candidate)");
+      result.unmatched.push_back(name + " (" + shape_text(tensor) + " on the reference, " +
+                                 (other == candidate.end() ? "absent" : shape_text(other->second)) +
+                                 " on the candidate)");
       continue;
     }
     const auto judge = exact.find(name);
     const bool judgeable = judge != exact.end() && judge->second.shape == tensor.shape && tensor.is_float();
-    Judgement judged = judge_tensor(tensor, other->second, judgeable ? &judge->second : nullptr, rule_for(thresholds, computed_dtype(name, tensor, reference)));
+    Judgement judged = judge_tensor(tensor, other->second, judgeable ? &judge->second : nullptr,
+                                    rule_for(thresholds, computed_dtype(name, tensor, reference)));
     judged.row["name"] = name;
     judged.row["kind"] = kind_of(request.what);
     judged.row["step"] = request.step;
@@ -88,20 +93,24 @@ SetResult compare_sets(const Context& context, const SetRequest& request) {
     result.rows.push_back(std::move(judged.row));
   }
   for (const auto& [name, tensor] : candidate) {
-    if ((!request.wanted || request.wanted(name)) && !reference.contains(name)) result.unmatched.push_back(name + " (on the candidate only)");
+    if ((!request.wanted || request.wanted(name)) && !reference.contains(name))
+      result.unmatched.push_back(name + " (on the candidate only)");
   }
   std::stable_sort(stopped.begin(), stopped.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   for (auto& [severity, name] : stopped) result.stopped.push_back(name);
   return result;
 }
 
-std::vector<std::string> differing_tensors(const Context& context, const std::string& left, const std::string& right, const std::vector<std::string>& but) {
-  const Tensors a = read_tensors(context.verified(left + "/state.safetensors")), b = read_tensors(context.verified(right + "/state.safetensors"));
+std::vector<std::string> differing_tensors(const Context& context, const std::string& left, const std::string& right,
+                                           const std::vector<std::string>& but) {
+  const Tensors a = read_tensors(context.verified(left + "/state.safetensors")),
+                b = read_tensors(context.verified(right + "/state.safetensors"));
   const auto skipped = [&](const std::string& name) { return std::find(but.begin(), but.end(), name) != but.end(); };
   std::vector<std::string> names;
   for (const auto& [name, tensor] : a) {
     const auto other = b.find(name);
-    if (!skipped(name) && (other == b.end() || !alike(tensor, other->second) || tensor.bytes != other->second.bytes)) names.push_back(name);
+    if (!skipped(name) && (other == b.end() || !alike(tensor, other->second) || tensor.bytes != other->second.bytes))
+      names.push_back(name);
   }
   for (const auto& [name, tensor] : b) {
     if (!skipped(name) && !a.contains(name)) names.push_back(name);
@@ -110,10 +119,12 @@ std::vector<std::string> differing_tensors(const Context& context, const std::st
 }
 
 std::string broken_checkpoint(const Context& context, const std::string& folder) {
-  const auto tensors = context.verified(folder + "/state.safetensors"), state_file = context.verified(folder + "/state.json");
+  const auto tensors = context.verified(folder + "/state.safetensors"),
+             state_file = context.verified(folder + "/state.json");
   const json state = json::parse(read_text(state_file), nullptr, false);
   if (!state.is_object()) return folder + "/state.json is no JSON";
-  if (state.value("tensors_sha256", "") != sha256_of_file(tensors)) return folder + "/state.safetensors does not have the hash that its state.json names";
+  if (state.value("tensors_sha256", "") != sha256_of_file(tensors))
+    return folder + "/state.safetensors does not have the hash that its state.json names";
   read_tensors(tensors);
   return "";
 }
@@ -153,7 +164,8 @@ Tensor same_in_f64(const Tensor& tensor) {
 
 class JudgeTrial {
  public:
-  explicit JudgeTrial(const Context& context) : context_(context), thresholds_(context.manifest().at("thresholds")), dtype_(working_dtype(context)) {}
+  explicit JudgeTrial(const Context& context)
+      : context_(context), thresholds_(context.manifest().at("thresholds")), dtype_(working_dtype(context)) {}
 
   json run() {
     report_["known_good"] = compare_sets(context_, {"gradients", 0, "base", "reference", "repeat"}).stopped.empty() &&
@@ -171,7 +183,8 @@ class JudgeTrial {
     }
     load("forward");
     if (const std::string name = largest(reference_, "output"); !name.empty() && reference_[name].count() > 1) {
-      attempt("outputs in another order", name, [](std::vector<double>& v) { std::rotate(v.begin(), v.begin() + 1, v.end()); });
+      attempt("outputs in another order", name,
+              [](std::vector<double>& v) { std::rotate(v.begin(), v.begin() + 1, v.end()); });
     }
     return report_;
   }
@@ -193,7 +206,8 @@ class JudgeTrial {
     const Tensor& tensor = reference_[name];
     const auto exact = exact_.find(name);
     const Tensor* judge = exact != exact_.end() && exact->second.shape == tensor.shape ? &exact->second : nullptr;
-    return !judge_tensor(same_in_f64(tensor), changed(tensor, change), judge, rule_for(thresholds_, tensor.dtype)).passed;
+    return !judge_tensor(same_in_f64(tensor), changed(tensor, change), judge, rule_for(thresholds_, tensor.dtype))
+                .passed;
   }
 
   template <typename Change>

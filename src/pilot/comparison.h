@@ -24,8 +24,8 @@ struct SetResult {
   std::vector<std::string> unmatched;             // names that only one side has, or with another dtype or shape
   std::string worst;                              // the worst tensor and its numbers, as a clause; "" if no tensor
   std::vector<std::string> evidence;
-  size_t judged_by_f64 = 0;                       // passed by the judge, not by the tolerance
-  bool reference_nonfinite = false;               // a NaN or Inf on both sides
+  size_t judged_by_f64 = 0;          // passed by the judge, not by the tolerance
+  bool reference_nonfinite = false;  // a NaN or Inf on both sides
 };
 
 // NotJudgedError if a file is missing or changed.
@@ -39,8 +39,8 @@ std::vector<std::string> differing_tensors(const Context& context, const std::st
 // Why a checkpoint folder is not whole ("" if it is): files there, tensors_sha256 of state.json holds.
 std::string broken_checkpoint(const Context& context, const std::string& folder);
 
-// Faults put into recorded numbers, scaled to their dtype: {"known_good": bool, "faults": [{"fault", "tensor", "caught"}],
-// "smallest_seen": {...}}.
+// Faults put into recorded numbers, scaled to their dtype: {"known_good": bool, "faults": [{"fault", "tensor",
+// "caught"}], "smallest_seen": {...}}.
 nlohmann::json try_the_judge(const Context& context);
 
 }  // namespace tpupilot::pilot

@@ -15,7 +15,8 @@ namespace {
 int64_t ended_attempt(const std::vector<json>& events, const std::string& task) {
   int64_t attempt = 0;
   for (const json& event : events) {
-    if (event.value("event", "") == "task.end" && event.value("task", "") == task) attempt = event.value("attempt", int64_t{1});
+    if (event.value("event", "") == "task.end" && event.value("task", "") == task)
+      attempt = event.value("attempt", int64_t{1});
   }
   return attempt;
 }
@@ -23,7 +24,8 @@ int64_t ended_attempt(const std::vector<json>& events, const std::string& task) 
 int64_t last_attempt(const std::vector<json>& events, const std::string& task) {
   int64_t attempt = 0;
   for (const json& event : events) {
-    if (event.value("event", "") == "task.start" && event.value("task", "") == task) attempt = event.value("attempt", int64_t{1});
+    if (event.value("event", "") == "task.start" && event.value("task", "") == task)
+      attempt = event.value("attempt", int64_t{1});
   }
   return attempt;
 }
@@ -44,18 +46,22 @@ const std::map<std::string, CheckResult>& Context::results() const { return run_
 std::string Context::injected() const { return manifest().value("inject", ""); }
 
 bool Context::self_rehearsal() const {
-  const std::string candidate = settings_.text("candidate", "device"), reference = settings_.text("reference", "device");
+  const std::string candidate = settings_.text("candidate", "device"),
+                    reference = settings_.text("reference", "device");
   return candidate.substr(0, candidate.find(':')) == reference.substr(0, reference.find(':'));
 }
 
-bool Context::ended(const std::string& side, const std::string& task) const { return ended_attempt(run_.events(side), task) > 0; }
+bool Context::ended(const std::string& side, const std::string& task) const {
+  return ended_attempt(run_.events(side), task) > 0;
+}
 
 std::vector<json> Context::all(const std::string& side, const std::string& task, const std::string& kind) const {
   const auto& events = run_.events(side);
   const int64_t attempt = ended_attempt(events, task);
   if (attempt == 0) {
     const auto failure = error(side, task);
-    throw NotJudgedError(side + "/" + task + " did not end" + (failure ? ": it raised " + describe_error(*failure) : "; run the same command again"));
+    throw NotJudgedError(side + "/" + task + " did not end" +
+                         (failure ? ": it raised " + describe_error(*failure) : "; run the same command again"));
   }
   verified(side + "/events.jsonl");
   std::vector<json> found;
@@ -100,7 +106,8 @@ json Context::checkpoint(const std::string& side, const std::string& task, const
   throw NotJudgedError(side + "/" + task + " left no checkpoint `" + name + "`");
 }
 
-std::string Context::tensors(const std::string& side, const std::string& task, const std::string& what, int64_t step) const {
+std::string Context::tensors(const std::string& side, const std::string& task, const std::string& what,
+                             int64_t step) const {
   for (const json& event : all(side, task, "tensors")) {
     if (event.at("what") == what && event.at("step") == step) return side + "/" + event.at("file").get<std::string>();
   }

@@ -23,15 +23,18 @@ CheckResult sheet(const Context& context) {
   json missing = json::array(), unknown = json::array();
   for (std::string_view name : field_names()) {
     const std::string key(name);
-    if (!fields.contains(key)) missing.push_back(key);
-    else if (is_unknown(fields[key])) unknown.push_back(key);
+    if (!fields.contains(key))
+      missing.push_back(key);
+    else if (is_unknown(fields[key]))
+      unknown.push_back(key);
   }
   CheckResult result;
   result.measured = {{"fields", field_names().size()}, {"missing", missing}, {"unknown", unknown}};
   result.rule = {{"missing", 0}};
   result.verdict = missing.empty() ? Verdict::Pass : Verdict::NotJudged;
-  result.why = missing.empty() ? "every field is there; " + std::to_string(unknown.size()) + " are unknown, with the reason"
-                               : "these fields are missing: " + joined(missing);
+  result.why = missing.empty()
+                   ? "every field is there; " + std::to_string(unknown.size()) + " are unknown, with the reason"
+                   : "these fields are missing: " + joined(missing);
   return result;
 }
 
@@ -46,7 +49,8 @@ CheckResult targets(const Context& context) {
   result.measured = {{"unset", unset}};
   result.rule = {{"unset", 0}};
   result.verdict = unset.empty() ? Verdict::Pass : Verdict::NotJudged;
-  result.why = unset.empty() ? "throughput, memory and cost targets are set" : "not set: " + joined(unset) + "; the sheet cannot be ready";
+  result.why = unset.empty() ? "throughput, memory and cost targets are set"
+                             : "not set: " + joined(unset) + "; the sheet cannot be ready";
   return result;
 }
 
@@ -62,7 +66,9 @@ CheckResult stop(const Context& context) {
   result.measured = {{"stopped", stopped}, {"not_judged", open}};
   result.rule = {{"stopped", 0}};
   result.verdict = !stopped.empty() ? Verdict::Stop : open.empty() ? Verdict::Pass : Verdict::NotJudged;
-  result.why = !stopped.empty() ? "STOP: " + joined(stopped) : open.empty() ? "no check says stop" : "not judged: " + joined(open);
+  result.why = !stopped.empty() ? "STOP: " + joined(stopped)
+               : open.empty()   ? "no check says stop"
+                                : "not judged: " + joined(open);
   return result;
 }
 
@@ -79,9 +85,10 @@ CheckResult one_variable(const Context& context) {
   for (const auto& [name, values] : changed.items()) names.push_back(name);
   result.measured = {{"changed", changed}};
   result.verdict = changed.size() <= 1 ? Verdict::Pass : Verdict::Stop;
-  result.why = changed.empty()       ? "nothing changed since the parent run"
-               : changed.size() == 1 ? "one variable changed since the parent run: " + joined(names)
-                                     : std::to_string(changed.size()) + " variables changed since the parent run: " + joined(names);
+  result.why = changed.empty() ? "nothing changed since the parent run"
+               : changed.size() == 1
+                   ? "one variable changed since the parent run: " + joined(names)
+                   : std::to_string(changed.size()) + " variables changed since the parent run: " + joined(names);
   return result;
 }
 

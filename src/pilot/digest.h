@@ -9,7 +9,8 @@
 namespace tpupilot::pilot {
 
 std::string sha256_of(const nlohmann::json& value);  // of its compact text, keys sorted
-std::string sha256_of_file(const std::filesystem::path& file, std::uintmax_t first_bytes = UINTMAX_MAX);  // "" if unreadable
+std::string sha256_of_file(const std::filesystem::path& file,
+                           std::uintmax_t first_bytes = UINTMAX_MAX);  // "" if unreadable
 
 std::string read_text(const std::filesystem::path& file);  // Error (Usage) if unreadable
 

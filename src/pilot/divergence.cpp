@@ -24,7 +24,8 @@ struct ModuleName {
 
 ModuleName parse_name(const std::string& name) {
   const size_t first = name.find('/'), second = name.find('/', first + 1);
-  if (first == std::string::npos || second == std::string::npos) throw NotJudgedError("a module trace names a tensor `" + name + "`");
+  if (first == std::string::npos || second == std::string::npos)
+    throw NotJudgedError("a module trace names a tensor `" + name + "`");
   return {name.substr(0, second), name.substr(first + 1, second - first - 1), name.compare(second, 5, "/out/") == 0};
 }
 
@@ -44,12 +45,14 @@ std::vector<ModuleVerdict> judge_modules(const Context& context) {
     const ModuleName parsed = parse_name(name);
     if (modules.empty() || modules.back().prefix != parsed.prefix) modules.push_back({parsed.prefix, parsed.module});
     const auto other = candidate.find(name);
-    const bool comparable = other != candidate.end() && other->second.dtype == tensor.dtype && other->second.shape == tensor.shape;
+    const bool comparable =
+        other != candidate.end() && other->second.dtype == tensor.dtype && other->second.shape == tensor.shape;
     bool agrees = false;
     if (comparable) {
       const Judgement judged = judge_tensor(tensor, other->second, nullptr, rule_for(thresholds, tensor.dtype));
       agrees = judged.passed;
-      if (parsed.is_output) modules.back().max_abs = std::max(modules.back().max_abs, judged.row.at("max_abs").get<double>());
+      if (parsed.is_output)
+        modules.back().max_abs = std::max(modules.back().max_abs, judged.row.at("max_abs").get<double>());
     }
     bool& part = parsed.is_output ? modules.back().outputs_agree : modules.back().inputs_agree;
     part = part && agrees;
@@ -74,20 +77,26 @@ bool stopped(const Context& context, const char* id) {
 CheckResult parity::first_divergence(const Context& context) {
   CheckResult result;
   const std::pair<const char*, const char*> later[] = {
-      {"par.loss", "every module's output agrees: the difference arises in the loss function or in what it is given (labels, weights)"},
+      {"par.loss",
+       "every module's output agrees: the difference arises in the loss function or in what it is given (labels, "
+       "weights)"},
       {"par.gradients", "every module's output and the loss agree: the difference arises in the backward pass"},
       {"par.next-step", "outputs, loss and gradients agree: the difference arises in the update"}};
-  if (!stopped(context, "par.forward") && std::none_of(std::begin(later), std::end(later), [&](const auto& entry) { return stopped(context, entry.first); })) {
+  if (!stopped(context, "par.forward") && std::none_of(std::begin(later), std::end(later), [&](const auto& entry) {
+        return stopped(context, entry.first);
+      })) {
     result.verdict = Verdict::NotApplicable;
     result.why = "nothing diverged";
     return result;
   }
   result.rule = {{"named", "the first module whose inputs agree and whose output does not"}};
-  result.evidence = {context.tensors("reference", "trace", "modules", 0), context.tensors("candidate", "trace", "modules", 0)};
+  result.evidence = {context.tensors("reference", "trace", "modules", 0),
+                     context.tensors("candidate", "trace", "modules", 0)};
   if (const auto module = first_module(context)) {
     result.verdict = Verdict::Pass;
     result.measured = {{"module", module->module}, {"prefix", module->prefix}, {"max_abs", module->max_abs}};
-    result.why = "located: module `" + module->module + "` is the first whose inputs agree and whose output does not; op level is not in this release";
+    result.why = "located: module `" + module->module +
+                 "` is the first whose inputs agree and whose output does not; op level is not in this release";
     return result;
   }
   for (const auto& [id, words] : later) {
@@ -122,7 +131,8 @@ std::string write_isolate(const Job& job, RunState& state, const Context& contex
   repro.rtol = rule.rtol;
   repro.atol = rule.atol;
   write_repro(repro, state.folder() / "isolate");
-  for (const char* name : {"repro.py", "job.py", "weights.safetensors", "reference.safetensors", "candidate.safetensors"}) {
+  for (const char* name :
+       {"repro.py", "job.py", "weights.safetensors", "reference.safetensors", "candidate.safetensors"}) {
     state.add_file(std::string("isolate/") + name);
   }
   return "isolate";

@@ -25,7 +25,8 @@ json of(const Context& context, const std::string& side) { return context.need(s
 
 std::vector<std::string> both_events() { return {"reference/events.jsonl", "candidate/events.jsonl"}; }
 
-CheckResult result(Verdict verdict, const json& measured, const std::string& why, const std::vector<std::string>& evidence = {"candidate/events.jsonl"}) {
+CheckResult result(Verdict verdict, const json& measured, const std::string& why,
+                   const std::vector<std::string>& evidence = {"candidate/events.jsonl"}) {
   CheckResult result;
   result.verdict = verdict;
   result.measured = measured;
@@ -62,7 +63,8 @@ CheckResult isolated(const Context& context) {
     measured[key] = {{"reference", reference.value(key, json())}, {"candidate", candidate.value(key, json())}};
   }
   if (reference.value("prefix", json()) == candidate.value("prefix", json())) {
-    return result(Verdict::NotApplicable, measured, "one interpreter serves both sides: this is a rehearsal", both_events());
+    return result(Verdict::NotApplicable, measured, "one interpreter serves both sides: this is a rehearsal",
+                  both_events());
   }
   return result(Verdict::Pass, measured, "the two sides have environments of their own", both_events());
 }
@@ -70,15 +72,21 @@ CheckResult isolated(const Context& context) {
 CheckResult python(const Context& context) {
   const json candidate = of(context, "candidate");
   const std::string name = context.settings().text("candidate", "profile");
-  json measured = {{"python", candidate.value("python", json())}, {"torch", at(candidate, "torch", "version")},
-                   {"cuda_build", at(candidate, "torch", "cuda")}, {"profile", name}};
-  if (name == "none") return result(Verdict::NotApplicable, measured, "candidate.profile is none: no release to compare with");
+  json measured = {{"python", candidate.value("python", json())},
+                   {"torch", at(candidate, "torch", "version")},
+                   {"cuda_build", at(candidate, "torch", "cuda")},
+                   {"profile", name}};
+  if (name == "none")
+    return result(Verdict::NotApplicable, measured, "candidate.profile is none: no release to compare with");
   const Profile* profile = find_profile(name);
-  if (!profile) return result(Verdict::NotJudged, measured, "no dated list for the release " + name + "; known: " + known_profiles());
+  if (!profile)
+    return result(Verdict::NotJudged, measured,
+                  "no dated list for the release " + name + "; known: " + known_profiles());
   const auto wrong = unmet(*profile, measured);
   CheckResult judged = result(wrong.empty() ? Verdict::Pass : Verdict::Stop, measured,
                               wrong.empty() ? "inside the ranges of " + name : wrong);
-  judged.rule = {{"python_at_least", profile->python_at_least}, {"torch", {profile->torch_at_least, profile->torch_at_most}},
+  judged.rule = {{"python_at_least", profile->python_at_least},
+                 {"torch", {profile->torch_at_least, profile->torch_at_most}},
                  {"cpu_build_of_torch", true}};
   return judged;
 }
@@ -96,31 +104,37 @@ CheckResult pinned(const Context& context) {
   }
   measured["without_record"] = unpinned;
   std::vector<std::string> evidence = {"reference/lock.json", "candidate/lock.json"};
-  if (unpinned.empty()) return result(Verdict::Pass, measured, "every package has a version and a RECORD hash", evidence);
+  if (unpinned.empty())
+    return result(Verdict::Pass, measured, "every package has a version and a RECORD hash", evidence);
   return result(Verdict::NotJudged, measured,
-                std::to_string(unpinned.size()) + " packages have no version or no RECORD file, first " + unpinned[0].get<std::string>() +
-                    "; install them with pip",
+                std::to_string(unpinned.size()) + " packages have no version or no RECORD file, first " +
+                    unpinned[0].get<std::string>() + "; install them with pip",
                 evidence);
 }
 
 CheckResult build_match(const Context& context) {
   const json candidate = of(context, "candidate");
-  json measured = {{"libraries", candidate.value("build", json::array())}, {"device_error", at(candidate, "device", "import_error")}};
+  json measured = {{"libraries", candidate.value("build", json::array())},
+                   {"device_error", at(candidate, "device", "import_error")}};
   for (const json& library : measured["libraries"]) {
     if (library.value("import_error", json()).is_string()) {
-      return result(Verdict::Stop, measured, library["module"].get<std::string>() + " does not load: " + library["import_error"].get<std::string>());
+      return result(
+          Verdict::Stop, measured,
+          library["module"].get<std::string>() + " does not load: " + library["import_error"].get<std::string>());
     }
   }
   if (measured["device_error"].is_string()) {
     return result(Verdict::Stop, measured, "the backend does not load: " + measured["device_error"].get<std::string>());
   }
-  return result(Verdict::Pass, measured, std::to_string(measured["libraries"].size()) + " compiled libraries and the backend load");
+  return result(Verdict::Pass, measured,
+                std::to_string(measured["libraries"].size()) + " compiled libraries and the backend load");
 }
 
 CheckResult backend_proof(const Context& context) {
   const json candidate = of(context, "candidate");
   const std::string device = context.settings().text("candidate", "device");
-  json measured = {{"device", candidate.value("device", json())}, {"op_trace", at(candidate, "smoke", "ops")},
+  json measured = {{"device", candidate.value("device", json())},
+                   {"op_trace", at(candidate, "smoke", "ops")},
                    {"device_of_result", at(candidate, "smoke", "device_of_result")}};
   if (at(candidate, "device", "available") != true) {
     const json error = at(candidate, "device", "import_error");
@@ -131,18 +145,21 @@ CheckResult backend_proof(const Context& context) {
   }
   if (context.self_rehearsal()) {
     return result(Verdict::NotApplicable, measured,
-                  "the candidate's device is the reference's own (" + device + "): there is no backend to prove, and nothing is said about a TPU");
+                  "the candidate's device is the reference's own (" + device +
+                      "): there is no backend to prove, and nothing is said about a TPU");
   }
   const std::string kind = device.substr(0, device.find(':'));
   const json on = measured["device_of_result"], ops = measured["op_trace"];
   if (!ops.is_array() || ops.empty() || !on.is_string() || on.get<std::string>().rfind(kind, 0) != 0) {
-    return result(Verdict::Stop, measured, "no op is seen to run on `" + device + "`: the smoke result lives on " + on.dump());
+    return result(Verdict::Stop, measured,
+                  "no op is seen to run on `" + device + "`: the smoke result lives on " + on.dump());
   }
   if (!at(candidate["device"], "backend", "vendor").is_string()) {
     return result(Verdict::NotJudged, measured, "the backend does not say who made it (vendor is unknown)");
   }
   return result(Verdict::Pass, measured,
-                std::to_string(ops.size()) + " ops ran on " + on.get<std::string>() + " of " + candidate["device"]["backend"]["vendor"].get<std::string>());
+                std::to_string(ops.size()) + " ops ran on " + on.get<std::string>() + " of " +
+                    candidate["device"]["backend"]["vendor"].get<std::string>());
 }
 
 CheckResult smoke(const Context& context) {
@@ -161,7 +178,8 @@ CheckResult smoke(const Context& context) {
   const bool good = difference <= limit && measured.value("shape", json()) == json({64, 64});
   judged.verdict = good ? Verdict::Pass : Verdict::Stop;
   std::ostringstream why;
-  why << "matmul differs from the CPU's by at most " << difference << (good ? "" : ", more than ") << (good ? "" : std::to_string(limit));
+  why << "matmul differs from the CPU's by at most " << difference << (good ? "" : ", more than ")
+      << (good ? "" : std::to_string(limit));
   judged.why = why.str();
   return judged;
 }
@@ -169,22 +187,28 @@ CheckResult smoke(const Context& context) {
 CheckResult settings(const Context& context) {
   const json reference = of(context, "reference"), candidate = of(context, "candidate");
   json measured;
-  for (const auto& [side, environment] : {std::pair<const char*, const json&>{"reference", reference}, {"candidate", candidate}}) {
+  for (const auto& [side, environment] :
+       {std::pair<const char*, const json&>{"reference", reference}, {"candidate", candidate}}) {
     for (const char* key : {"settings", "environment_variables", "working_directory", "arguments"}) {
       measured[side][key] = environment.value(key, json());
-      if (measured[side][key].is_null()) return result(Verdict::NotJudged, measured, std::string(side) + " recorded no " + key, both_events());
+      if (measured[side][key].is_null())
+        return result(Verdict::NotJudged, measured, std::string(side) + " recorded no " + key, both_events());
     }
   }
   const json fallback = at(candidate, "environment_variables", "TPUPILOT_FALLBACK");
   if (fallback.is_string() && fallback != "error") {
-    return result(Verdict::Stop, measured, "TPUPILOT_FALLBACK=" + fallback.get<std::string>() + ": a CPU fallback would hide what the device cannot do; unset it", both_events());
+    return result(Verdict::Stop, measured,
+                  "TPUPILOT_FALLBACK=" + fallback.get<std::string>() +
+                      ": a CPU fallback would hide what the device cannot do; unset it",
+                  both_events());
   }
   return result(Verdict::Pass, measured, "settings of both sides are recorded; no CPU fallback", both_events());
 }
 
 CheckResult exclusive(const Context& context) {
   const json holders = at(of(context, "candidate"), "device", "holders");
-  if (context.settings().text("candidate", "device") == "cpu") return result(Verdict::NotApplicable, holders, "a CPU is shared by nature");
+  if (context.settings().text("candidate", "device") == "cpu")
+    return result(Verdict::NotApplicable, holders, "a CPU is shared by nature");
   if (!holders.is_array()) return result(Verdict::NotJudged, holders, "the backend does not say who holds the device");
   if (holders.empty()) return result(Verdict::Pass, holders, "nobody else holds the device");
   return result(Verdict::Stop, holders, "the device is held by process " + holders[0].dump());
@@ -195,7 +219,8 @@ CheckResult reference_diff(const Context& context) {
   json versions[2];
   for (int i = 0; i < 2; ++i) {
     versions[i] = json::object();
-    for (const auto& [name, package] : packages_of(i ? candidate : reference)) versions[i][name] = package.value("version", json());
+    for (const auto& [name, package] : packages_of(i ? candidate : reference))
+      versions[i][name] = package.value("version", json());
   }
   json measured = {{"packages", differences(versions[0], versions[1])}};
   for (const char* key : {"environment_variables", "settings", "torch"}) {

@@ -28,7 +28,9 @@ Spread spread(std::vector<double> errors) {
   if (errors.empty()) return {};
   double squares = 0;
   for (double error : errors) squares += error * error;
-  const size_t at = std::min(errors.size() - 1, static_cast<size_t>(std::ceil(0.999 * static_cast<double>(errors.size()))) - (errors.size() > 1));
+  const size_t at =
+      std::min(errors.size() - 1,
+               static_cast<size_t>(std::ceil(0.999 * static_cast<double>(errors.size()))) - (errors.size() > 1));
   std::nth_element(errors.begin(), errors.begin() + static_cast<std::ptrdiff_t>(at), errors.end());
   return {std::sqrt(squares / static_cast<double>(errors.size())), errors[at]};
 }
@@ -59,7 +61,9 @@ void add_ulps(json& row, const Tensor& reference, const Tensor& candidate) {
   std::vector<int64_t> distance(left.size());
   for (size_t i = 0; i < left.size(); ++i) distance[i] = std::abs(left[i] - right[i]);
   std::sort(distance.begin(), distance.end());
-  const auto quantile = [&](double q) { return distance.empty() ? 0 : distance[static_cast<size_t>(q * static_cast<double>(distance.size() - 1))]; };
+  const auto quantile = [&](double q) {
+    return distance.empty() ? 0 : distance[static_cast<size_t>(q * static_cast<double>(distance.size() - 1))];
+  };
   row["ulp_p50"] = quantile(0.5);
   row["ulp_p99"] = quantile(0.99);
   row["ulp_max"] = quantile(1);
@@ -89,7 +93,9 @@ Judgement judge_tensor(const Tensor& reference, const Tensor& candidate, const T
       continue;
     }
     const double difference = std::abs(c[i] - r[i]), allowed = rule.atol + rule.rtol * std::abs(r[i]);
-    const double severity = difference == 0 ? 0 : allowed == 0 ? std::numeric_limits<double>::infinity() : difference / allowed;
+    const double severity = difference == 0 ? 0
+                            : allowed == 0  ? std::numeric_limits<double>::infinity()
+                                            : difference / allowed;
     mismatches += severity > 1;
     if (severity > result.severity && !one_sided) worst = i;
     result.severity = std::max(result.severity, severity);
@@ -102,18 +108,26 @@ Judgement judge_tensor(const Tensor& reference, const Tensor& candidate, const T
   }
   if (one_sided) result.severity = std::numeric_limits<double>::infinity();
   const Spread of_reference = spread(reference_errors), of_candidate = spread(candidate_errors);
-  const bool judged = exact && !one_sided && !candidate_errors.empty() && of_candidate.rmse <= rule.factor * of_reference.rmse &&
+  const bool judged = exact && !one_sided && !candidate_errors.empty() &&
+                      of_candidate.rmse <= rule.factor * of_reference.rmse &&
                       of_candidate.p999 <= rule.factor * of_reference.p999;
   result.passed_by = mismatches == 0 ? "tolerance" : judged ? "judge" : "";
   result.passed = !result.passed_by.empty();
   json& row = result.row;
-  row = {{"dtype", reference.dtype}, {"rmse_reference", exact ? json(of_reference.rmse) : json()}, {"rmse_candidate", exact ? json(of_candidate.rmse) : json()},
-         {"p999_reference", exact ? json(of_reference.p999) : json()}, {"p999_candidate", exact ? json(of_candidate.p999) : json()},
-         {"max_abs", max_abs}, {"max_rel", max_rel}, {"cosine", cosine(r, c)},
+  row = {{"dtype", reference.dtype},
+         {"rmse_reference", exact ? json(of_reference.rmse) : json()},
+         {"rmse_candidate", exact ? json(of_candidate.rmse) : json()},
+         {"p999_reference", exact ? json(of_reference.p999) : json()},
+         {"p999_candidate", exact ? json(of_candidate.p999) : json()},
+         {"max_abs", max_abs},
+         {"max_rel", max_rel},
+         {"cosine", cosine(r, c)},
          {"mismatches", r.empty() ? 0.0 : static_cast<double>(mismatches) / static_cast<double>(r.size())},
          {"worst_index", r.empty() ? json::array() : index_of(worst, reference.shape)},
-         {"worst_reference", r.empty() ? json() : json(r[worst])}, {"worst_candidate", r.empty() ? json() : json(c[worst])},
-         {"passed_by", result.passed ? json(result.passed_by) : json()}, {"verdict", result.passed ? "pass" : "stop"}};
+         {"worst_reference", r.empty() ? json() : json(r[worst])},
+         {"worst_candidate", r.empty() ? json() : json(c[worst])},
+         {"passed_by", result.passed ? json(result.passed_by) : json()},
+         {"verdict", result.passed ? "pass" : "stop"}};
   add_ulps(row, reference, candidate);
   return result;
 }

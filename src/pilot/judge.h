@@ -19,10 +19,10 @@ Rule rule_for(const nlohmann::json& thresholds, const std::string& dtype);
 
 struct Judgement {
   bool passed = false;
-  std::string passed_by;      // "tolerance", "judge" or ""
-  bool nonfinite = false;     // NaN or Inf on both sides, at the same places
-  double severity = 0;        // how many times the tolerance the worst element is off; infinite for NaN on one side
-  nlohmann::json row;         // the numbers of the sheet's "tensors"
+  std::string passed_by;   // "tolerance", "judge" or ""
+  bool nonfinite = false;  // NaN or Inf on both sides, at the same places
+  double severity = 0;     // how many times the tolerance the worst element is off; infinite for NaN on one side
+  nlohmann::json row;      // the numbers of the sheet's "tensors"
 };
 
 // `exact` is the f64 run's tensor, of the same shape; none = tolerance alone.

@@ -26,7 +26,8 @@ std::string number(double value) {
   return out.str();
 }
 
-CheckResult make(Verdict verdict, std::string why, json measured, json rule, std::vector<std::string> evidence = kEvents) {
+CheckResult make(Verdict verdict, std::string why, json measured, json rule,
+                 std::vector<std::string> evidence = kEvents) {
   CheckResult result;
   result.verdict = verdict;
   result.why = std::move(why);
@@ -41,11 +42,13 @@ std::optional<CheckResult> candidate_raised(const Context& context) {
   if (context.ended("candidate", "base") || !context.ended("reference", "base")) return std::nullopt;
   const auto error = context.error("candidate", "base");
   if (!error) return std::nullopt;
-  return make(Verdict::Stop, "the candidate raised " + describe_error(*error), {{"error", *error}}, {{"raised", "nothing"}});
+  return make(Verdict::Stop, "the candidate raised " + describe_error(*error), {{"error", *error}},
+              {{"raised", "nothing"}});
 }
 
 json tolerance_rule(const Context& context) {
-  return {{"tolerance", context.manifest().at("thresholds").at("tolerance")}, {"judge", context.settings().text("parity", "judge")},
+  return {{"tolerance", context.manifest().at("thresholds").at("tolerance")},
+          {"judge", context.settings().text("parity", "judge")},
           {"judge_factor", context.manifest().at("thresholds").at("judge_factor")}};
 }
 
@@ -64,17 +67,31 @@ CheckResult judge_sets(const Context& context, const std::vector<SetRequest>& re
     by_judge += result.judged_by_f64;
     nonfinite = nonfinite || result.reference_nonfinite;
     if (odd.empty() && !result.unmatched.empty()) odd = result.unmatched.front();
-    if (first.empty() && !result.stopped.empty()) first = result.stopped.front() + " at step " + std::to_string(request.step) + " (" + result.worst + ")";
+    if (first.empty() && !result.stopped.empty())
+      first = result.stopped.front() + " at step " + std::to_string(request.step) + " (" + result.worst + ")";
     if (worst.empty()) worst = result.worst;
   }
-  json measured = {{"tensors", rows.size()}, {"stopped", stopped}, {"unmatched", unmatched}, {"passed_by_judge", by_judge}, {"rows", rows}};
+  json measured = {{"tensors", rows.size()},
+                   {"stopped", stopped},
+                   {"unmatched", unmatched},
+                   {"passed_by_judge", by_judge},
+                   {"rows", rows}};
   const json rule = tolerance_rule(context);
-  if (rows.empty() && unmatched == 0) return make(Verdict::NotJudged, "no " + noun + " was recorded", measured, rule, evidence);
-  if (unmatched > 0) return make(Verdict::Stop, count(unmatched, noun) + " not the same on both sides, first " + odd, measured, rule, evidence);
-  if (stopped > 0) return make(Verdict::Stop, count(stopped, noun) + " outside the rule, first " + first, measured, rule, evidence);
-  if (nonfinite) return make(Verdict::NotJudged, "the reference's own " + noun + " holds NaN or Inf: there is nothing to compare with", measured, rule, evidence);
-  return make(Verdict::Pass, count(rows.size(), noun) + " inside the rule" + (by_judge ? ", " + std::to_string(by_judge) + " of them by the f64 judge" : "") +
-                                 (worst.empty() ? "" : "; worst: " + worst),
+  if (rows.empty() && unmatched == 0)
+    return make(Verdict::NotJudged, "no " + noun + " was recorded", measured, rule, evidence);
+  if (unmatched > 0)
+    return make(Verdict::Stop, count(unmatched, noun) + " not the same on both sides, first " + odd, measured, rule,
+                evidence);
+  if (stopped > 0)
+    return make(Verdict::Stop, count(stopped, noun) + " outside the rule, first " + first, measured, rule, evidence);
+  if (nonfinite)
+    return make(Verdict::NotJudged,
+                "the reference's own " + noun + " holds NaN or Inf: there is nothing to compare with", measured, rule,
+                evidence);
+  return make(Verdict::Pass,
+              count(rows.size(), noun) + " inside the rule" +
+                  (by_judge ? ", " + std::to_string(by_judge) + " of them by the f64 judge" : "") +
+                  (worst.empty() ? "" : "; worst: " + worst),
               measured, rule, evidence);
 }
 
@@ -90,11 +107,12 @@ struct StepPair {
   json reference, candidate;
 };
 
-std::vector<StepPair> paired_steps(const Context& context, const std::string& reference_task, const std::string& side, const std::string& task) {
+std::vector<StepPair> paired_steps(const Context& context, const std::string& reference_task, const std::string& side,
+                                   const std::string& task) {
   const auto reference = context.all("reference", reference_task, "step"), candidate = context.all(side, task, "step");
   if (reference.empty() || reference.size() != candidate.size()) {
-    throw NotJudgedError("reference/" + reference_task + " made " + count(reference.size(), "step") + ", " + side + "/" + task + " " +
-                         std::to_string(candidate.size()));
+    throw NotJudgedError("reference/" + reference_task + " made " + count(reference.size(), "step") + ", " + side +
+                         "/" + task + " " + std::to_string(candidate.size()));
   }
   std::vector<StepPair> pairs;
   for (size_t i = 0; i < reference.size(); ++i) pairs.push_back({reference[i], candidate[i]});
@@ -105,7 +123,8 @@ std::vector<StepPair> paired_steps(const Context& context, const std::string& re
 
 CheckResult inputs_equal(const Context& context) {
   if (auto raised = candidate_raised(context)) return *raised;
-  const json reference = context.need("reference", "base", "inputs"), candidate = context.need("candidate", "base", "inputs");
+  const json reference = context.need("reference", "base", "inputs"),
+             candidate = context.need("candidate", "base", "inputs");
   json measured = {{"weights", reference.at("weights").size()}};
   std::vector<std::string> wrong;
   for (const char* part : {"weights", "hyper", "rng"}) {
@@ -121,24 +140,36 @@ CheckResult inputs_equal(const Context& context) {
   }
   const auto draws = context.find("candidate", "base", "draws");
   const json unmatched = draws ? draws->value("unmatched", json::array()) : json::array();
-  measured["draws"] = draws ? json{{"replayed", draws->value("replayed", 0)}, {"unmatched", unmatched}, {"untracked", draws->value("native_untracked", json::array())}} : json();
+  measured["draws"] = draws ? json{{"replayed", draws->value("replayed", 0)},
+                                   {"unmatched", unmatched},
+                                   {"untracked", draws->value("native_untracked", json::array())}}
+                            : json();
   measured["different"] = wrong;
   const json rule = {{"different", "nothing"}, {"unmatched_draws", 0}};
   if (!wrong.empty()) {
     std::string why = "not the same on both sides: " + wrong.front();
     if (batch >= 0) {
-      const auto again = context.ended("reference", "repeat") ? context.all("reference", "repeat", "step") : std::vector<json>();
+      const auto again =
+          context.ended("reference", "repeat") ? context.all("reference", "repeat", "step") : std::vector<json>();
       const auto first = context.all("reference", "base", "step");
       const bool impure = !again.empty() && again.front().at("batch_sha256") != first.front().at("batch_sha256");
-      why += impure ? "; batch(step) gives another batch each time it is called, also in the reference: make it depend on `step` alone" : "";
+      why += impure ? "; batch(step) gives another batch each time it is called, also in the reference: make it depend "
+                      "on `step` alone"
+                    : "";
     }
     return make(Verdict::Stop, why, measured, rule);
   }
   if (!draws) return make(Verdict::NotJudged, "the candidate recorded nothing about random draws", measured, rule);
   if (!unmatched.empty()) {
-    return make(Verdict::NotJudged, count(unmatched.size(), "random draw") + " of the candidate had no partner in the reference, first " + unmatched[0].value("function", "?"), measured, rule);
+    return make(Verdict::NotJudged,
+                count(unmatched.size(), "random draw") + " of the candidate had no partner in the reference, first " +
+                    unmatched[0].value("function", "?"),
+                measured, rule);
   }
-  return make(Verdict::Pass, count(reference.at("weights").size(), "weight") + ", all batches and " + std::to_string(draws->value("replayed", 0)) + " replayed draws are equal", measured, rule);
+  return make(Verdict::Pass,
+              count(reference.at("weights").size(), "weight") + ", all batches and " +
+                  std::to_string(draws->value("replayed", 0)) + " replayed draws are equal",
+              measured, rule);
 }
 
 CheckResult noise_floor(const Context& context) {
@@ -153,10 +184,14 @@ CheckResult noise_floor(const Context& context) {
     }
   }
   const json measured = {{"different_steps", different}}, rule = {{"difference", "none, bit for bit"}};
-  if (different.empty()) return make(Verdict::Pass, "two runs of the reference are equal bit for bit", measured, rule, {"reference/events.jsonl"});
-  const std::string cause = part == "batch_sha256" ? "batch(step) gives another batch each time" : "its " + part + " differs";
-  return make(Verdict::NotJudged, "the reference does not repeat itself from step " + std::to_string(different.front()) + ": " + cause +
-                                      "; make the job deterministic under its seed (this release has no wider floor)",
+  if (different.empty())
+    return make(Verdict::Pass, "two runs of the reference are equal bit for bit", measured, rule,
+                {"reference/events.jsonl"});
+  const std::string cause =
+      part == "batch_sha256" ? "batch(step) gives another batch each time" : "its " + part + " differs";
+  return make(Verdict::NotJudged,
+              "the reference does not repeat itself from step " + std::to_string(different.front()) + ": " + cause +
+                  "; make the job deterministic under its seed (this release has no wider floor)",
               measured, rule, {"reference/events.jsonl"});
 }
 
@@ -199,12 +234,17 @@ CheckResult drift(const Context& context) {
     norm_sum += std::abs(value_of(pair.candidate, "grad_norm") - norm) / std::max(std::abs(norm), 1e-12);
   }
   const double mean = sum / static_cast<double>(pairs.size()), limit = context.settings().number("parity", "max_drift");
-  const json measured = {{"steps", pairs.size()}, {"mean_relative_loss_error", mean}, {"largest", largest}, {"largest_at_step", at},
+  const json measured = {{"steps", pairs.size()},
+                         {"mean_relative_loss_error", mean},
+                         {"largest", largest},
+                         {"largest_at_step", at},
                          {"mean_relative_grad_norm_error", norm_sum / static_cast<double>(pairs.size())}};
   const json rule = {{"mean_relative_loss_error", limit}};
-  if (!std::isfinite(mean)) return make(Verdict::NotJudged, "a loss is NaN or Inf: there is no relative error", measured, rule);
+  if (!std::isfinite(mean))
+    return make(Verdict::NotJudged, "a loss is NaN or Inf: there is no relative error", measured, rule);
   const std::string figures = "mean relative loss error " + number(mean) + " over " + count(pairs.size(), "step");
-  return make(mean <= limit ? Verdict::Pass : Verdict::Stop, figures + (mean <= limit ? "" : ", more than " + number(limit)), measured, rule);
+  return make(mean <= limit ? Verdict::Pass : Verdict::Stop,
+              figures + (mean <= limit ? "" : ", more than " + number(limit)), measured, rule);
 }
 
 CheckResult updates(const Context& context) {
@@ -217,11 +257,16 @@ CheckResult updates(const Context& context) {
     candidate += right;
     if (left != right) different.push_back(pair.reference.at("step"));
   }
-  const json measured = {{"asked", pairs.size()}, {"reference", reference}, {"candidate", candidate}, {"different_steps", different}};
+  const json measured = {
+      {"asked", pairs.size()}, {"reference", reference}, {"candidate", candidate}, {"different_steps", different}};
   const json rule = {{"different_steps", "none"}};
-  if (!different.empty()) return make(Verdict::Stop, "the update of step " + std::to_string(different.front()) + " was made on one side only", measured, rule);
+  if (!different.empty())
+    return make(Verdict::Stop, "the update of step " + std::to_string(different.front()) + " was made on one side only",
+                measured, rule);
   if (candidate < pairs.size()) {
-    return make(Verdict::NotJudged, count(pairs.size() - candidate, "update") + " were skipped on both sides, and the job does not say why", measured, rule);
+    return make(Verdict::NotJudged,
+                count(pairs.size() - candidate, "update") + " were skipped on both sides, and the job does not say why",
+                measured, rule);
   }
   return make(Verdict::Pass, count(candidate, "update") + " asked for, as many made, on both sides", measured, rule);
 }
@@ -230,13 +275,21 @@ CheckResult nonfinite(const Context& context) {
   size_t total = 0;
   std::vector<int64_t> different;
   for (const StepPair& pair : paired_steps(context, "base", "candidate", "base")) {
-    const int64_t left = pair.reference.value("nonfinite", int64_t{0}), right = pair.candidate.value("nonfinite", int64_t{0});
+    const int64_t left = pair.reference.value("nonfinite", int64_t{0}),
+                  right = pair.candidate.value("nonfinite", int64_t{0});
     total += static_cast<size_t>(left);
-    if (left != right || std::isnan(value_of(pair.reference, "loss")) != std::isnan(value_of(pair.candidate, "loss"))) different.push_back(pair.reference.at("step"));
+    if (left != right || std::isnan(value_of(pair.reference, "loss")) != std::isnan(value_of(pair.candidate, "loss")))
+      different.push_back(pair.reference.at("step"));
   }
-  const json measured = {{"reference_nonfinite", total}, {"different_steps", different}}, rule = {{"different_steps", "none"}};
-  if (!different.empty()) return make(Verdict::Stop, "NaN or Inf at other places from step " + std::to_string(different.front()), measured, rule);
-  return make(Verdict::Pass, total == 0 ? "no NaN and no Inf on either side" : count(total, "NaN or Inf value") + ", at the same steps on both sides", measured, rule);
+  const json measured = {{"reference_nonfinite", total}, {"different_steps", different}},
+             rule = {{"different_steps", "none"}};
+  if (!different.empty())
+    return make(Verdict::Stop, "NaN or Inf at other places from step " + std::to_string(different.front()), measured,
+                rule);
+  return make(Verdict::Pass,
+              total == 0 ? "no NaN and no Inf on either side"
+                         : count(total, "NaN or Inf value") + ", at the same steps on both sides",
+              measured, rule);
 }
 
 CheckResult dtype(const Context& context) {
@@ -254,9 +307,15 @@ CheckResult dtype(const Context& context) {
       if (row.at("kind") == "gradient") types.insert(row.at("dtype").get<std::string>());
     }
   }
-  const json measured = {{"tensors", tensors}, {"parameters", types}, {"different", unmatched}}, rule = {{"different", "none"}};
-  if (!unmatched.empty()) return make(Verdict::Stop, count(unmatched.size(), "tensor") + " with another dtype or shape, or on one side only, first " + unmatched.front(), measured, rule, evidence);
-  return make(Verdict::Pass, count(tensors, "tensor") + " with the same dtype and shape on both sides", measured, rule, evidence);
+  const json measured = {{"tensors", tensors}, {"parameters", types}, {"different", unmatched}},
+             rule = {{"different", "none"}};
+  if (!unmatched.empty())
+    return make(Verdict::Stop,
+                count(unmatched.size(), "tensor") + " with another dtype or shape, or on one side only, first " +
+                    unmatched.front(),
+                measured, rule, evidence);
+  return make(Verdict::Pass, count(tensors, "tensor") + " with the same dtype and shape on both sides", measured, rule,
+              evidence);
 }
 
 CheckResult placement(const Context& context) {
@@ -267,36 +326,56 @@ CheckResult placement(const Context& context) {
   int64_t there = 0;
   for (const json& op : ops.at("ops")) {
     const std::string where = op.at("device");
-    if (where.substr(0, where.find(':')) == kind) there += op.at("count").get<int64_t>();
-    else elsewhere[op.at("op").get<std::string>()] = where;
+    if (where.substr(0, where.find(':')) == kind)
+      there += op.at("count").get<int64_t>();
+    else
+      elsewhere[op.at("op").get<std::string>()] = where;
   }
   const json on_cpu = ops.value("cpu_ops_on_device_data", json::array());
   const auto counters = context.find("candidate", "base", "counters");
   const json counted = counters ? counters->value("counters", json()) : json();
   const json fallbacks = counted.is_object() && counted.contains("fallbacks") ? counted["fallbacks"] : json();
-  const json measured = {{"ops_on_device", there}, {"elsewhere", elsewhere}, {"cpu_ops_on_device_data", on_cpu}, {"fallbacks", fallbacks}};
+  const json measured = {
+      {"ops_on_device", there}, {"elsewhere", elsewhere}, {"cpu_ops_on_device_data", on_cpu}, {"fallbacks", fallbacks}};
   const json rule = {{"ops_on_device", "> 0"}, {"fallbacks", 0}, {"cpu_ops_on_device_data", 0}};
-  if (kind == "cpu") return make(Verdict::NotApplicable, "the candidate's device is the CPU itself: nothing is said about another device", measured, rule);
+  if (kind == "cpu")
+    return make(Verdict::NotApplicable,
+                "the candidate's device is the CPU itself: nothing is said about another device", measured, rule);
   if (there == 0) return make(Verdict::Stop, "not one op ran on `" + device + "`", measured, rule);
-  if (!on_cpu.empty()) return make(Verdict::Stop, count(on_cpu.size(), "op") + " ran on the CPU on data that came from the device, first " + on_cpu[0].dump(), measured, rule);
+  if (!on_cpu.empty())
+    return make(
+        Verdict::Stop,
+        count(on_cpu.size(), "op") + " ran on the CPU on data that came from the device, first " + on_cpu[0].dump(),
+        measured, rule);
   if (fallbacks.is_null()) return make(Verdict::NotJudged, "the backend does not count its fallbacks", measured, rule);
   if (fallbacks != 0) return make(Verdict::Stop, fallbacks.dump() + " ops fell back to the CPU", measured, rule);
-  return make(Verdict::Pass, std::to_string(there) + " ops of one step ran on `" + device + "`, no fallback", measured, rule);
+  return make(Verdict::Pass, std::to_string(there) + " ops of one step ran on `" + device + "`, no fallback", measured,
+              rule);
 }
 
 CheckResult self_test(const Context& context) {
   json measured = try_the_judge(context);
   const json rule = {{"known_good", "passes"}, {"faults", "each stops"}};
   const SetResult worker = compare_sets(context, {"gradients", 0, "base", "candidate", "fault"});
-  measured["worker_fault"] = {{"fault", "drop-gradient"}, {"caught", !worker.stopped.empty() || !worker.unmatched.empty()},
+  measured["worker_fault"] = {{"fault", "drop-gradient"},
+                              {"caught", !worker.stopped.empty() || !worker.unmatched.empty()},
                               {"tensors", worker.stopped}};
-  if (!measured.at("known_good")) return make(Verdict::Stop, "the judge stops the reference against itself: it cannot be trusted on this job", measured, rule);
+  if (!measured.at("known_good"))
+    return make(Verdict::Stop, "the judge stops the reference against itself: it cannot be trusted on this job",
+                measured, rule);
   for (const json& fault : measured.at("faults")) {
-    if (!fault.at("caught")) return make(Verdict::Stop, "the judge does not see the fault `" + fault.at("fault").get<std::string>() + "` in " + fault.at("tensor").get<std::string>(), measured, rule);
+    if (!fault.at("caught"))
+      return make(Verdict::Stop,
+                  "the judge does not see the fault `" + fault.at("fault").get<std::string>() + "` in " +
+                      fault.at("tensor").get<std::string>(),
+                  measured, rule);
   }
-  if (!measured["worker_fault"]["caught"]) return make(Verdict::Stop, "a worker that dropped a gradient was not caught", measured, rule);
-  return make(Verdict::Pass, "a known-good pair passes, " + count(measured.at("faults").size(), "injected fault") + " and a worker's dropped gradient stop; " +
-                                 measured.value("smallest_text", std::string("no fault was small enough to pass")),
+  if (!measured["worker_fault"]["caught"])
+    return make(Verdict::Stop, "a worker that dropped a gradient was not caught", measured, rule);
+  return make(Verdict::Pass,
+              "a known-good pair passes, " + count(measured.at("faults").size(), "injected fault") +
+                  " and a worker's dropped gradient stop; " +
+                  measured.value("smallest_text", std::string("no fault was small enough to pass")),
               measured, rule, worker.evidence);
 }
 

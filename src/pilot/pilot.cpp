@@ -43,39 +43,66 @@ void check_fault(const std::string& fault) {
 // Keys of the interface that this release cannot honour are refused, never ignored.
 void refuse_unfinished_keys(const Settings& settings) {
   if (settings.text("candidate", "numerics") != "exact") {
-    throw Error("[candidate] numerics = \"tpu\" (a TPU's default precision) is not in this release; leave it at \"exact\".");
+    throw Error(
+        "[candidate] numerics = \"tpu\" (a TPU's default precision) is not in this release; leave it at \"exact\".");
   }
   if (settings.text("reference", "evidence").empty()) return;
-  throw Error("[reference] `evidence` (a folder recorded on another machine) is not in this release; leave it out and give the old "
-              "environment's interpreter with reference.python.");
+  throw Error(
+      "[reference] `evidence` (a folder recorded on another machine) is not in this release; leave it out and give the "
+      "old "
+      "environment's interpreter with reference.python.");
 }
 
-// The manifest before anything ran. config_sha256 is of all that decides what a run does: the same command finds the same run.
+// The manifest before anything ran. config_sha256 is of all that decides what a run does: the same command finds the
+// same run.
 json draft_manifest(const Job& job, const RunOptions& options) {
   const Settings& settings = job.settings;
   const json thresholds = thresholds_of(settings);
-  const json interpreters = {{"reference", interpreter(settings, "reference")}, {"candidate", interpreter(settings, "candidate")}};
-  const json job_facts = {{"name", job.name}, {"file", job.file.string()}, {"sha256", sha256_of_file(job.file)},
-                          {"pilot_file", job.pilot_file.string()},
-                          {"revision", settings.text("job", "revision") == "auto" ? vcs_revision(job.folder) : json(settings.text("job", "revision"))}};
+  const json interpreters = {{"reference", interpreter(settings, "reference")},
+                             {"candidate", interpreter(settings, "candidate")}};
+  const json job_facts = {
+      {"name", job.name},
+      {"file", job.file.string()},
+      {"sha256", sha256_of_file(job.file)},
+      {"pilot_file", job.pilot_file.string()},
+      {"revision",
+       settings.text("job", "revision") == "auto" ? vcs_revision(job.folder) : json(settings.text("job", "revision"))}};
   const std::string parent_folder = options.parent.empty() ? "" : fs::absolute(options.parent).string();
-  const json config = {{"settings", settings.json()}, {"job", job_facts["file"]}, {"job_sha256", job_facts["sha256"]},
-                       {"interpreters", interpreters}, {"inject", options.inject}, {"parent", parent_folder},
+  const json config = {{"settings", settings.json()},
+                       {"job", job_facts["file"]},
+                       {"job_sha256", job_facts["sha256"]},
+                       {"interpreters", interpreters},
+                       {"inject", options.inject},
+                       {"parent", parent_folder},
                        {"worker", sha256_of(options.worker_source)}};
-  return {{"schema", 1}, {"tool", options.tool_version}, {"job", job_facts}, {"settings", settings.json()},
-          {"interpreters", interpreters}, {"thresholds", thresholds}, {"thresholds_sha256", sha256_of(thresholds)},
-          {"parent", parent_folder}, {"inject", options.inject}, {"command", options.command},
-          {"created", utc_now("%Y-%m-%dT%H:%M:%SZ")}, {"config_sha256", sha256_of(config)}, {"finished", false},
-          {"comparable", {{"job_sha256", job_facts["sha256"]}, {"candidate.lock_sha256", nullptr}, {"candidate.python", nullptr},
-                          {"candidate.plugin_sha256", nullptr}}},
-          {"tasks", json::object()}, {"files", json::object()}};
+  return {{"schema", 1},
+          {"tool", options.tool_version},
+          {"job", job_facts},
+          {"settings", settings.json()},
+          {"interpreters", interpreters},
+          {"thresholds", thresholds},
+          {"thresholds_sha256", sha256_of(thresholds)},
+          {"parent", parent_folder},
+          {"inject", options.inject},
+          {"command", options.command},
+          {"created", utc_now("%Y-%m-%dT%H:%M:%SZ")},
+          {"config_sha256", sha256_of(config)},
+          {"finished", false},
+          {"comparable",
+           {{"job_sha256", job_facts["sha256"]},
+            {"candidate.lock_sha256", nullptr},
+            {"candidate.python", nullptr},
+            {"candidate.plugin_sha256", nullptr}}},
+          {"tasks", json::object()},
+          {"files", json::object()}};
 }
 
 fs::path run_folder(const Job& job, const RunOptions& options, const json& draft) {
   if (!options.out.empty()) return fs::absolute(options.out);
   const fs::path runs = fs::absolute("runs") / job.name;
   if (!options.fresh) {
-    if (const fs::path unfinished = RunState::unfinished(runs, draft["config_sha256"]); !unfinished.empty()) return unfinished;
+    if (const fs::path unfinished = RunState::unfinished(runs, draft["config_sha256"]); !unfinished.empty())
+      return unfinished;
   }
   const std::string name = utc_now("%Y%m%dT%H%M%SZ") + "-" + draft["config_sha256"].get<std::string>().substr(0, 8);
   fs::path folder = runs / name;
@@ -125,12 +152,16 @@ class Run {
     folder_ = fs::temp_directory_path() / ("tpupilot-doctor-" + sha256_of(json(std::time(nullptr))).substr(0, 12));
     struct Remove {
       fs::path folder;
-      ~Remove() { std::error_code ignored; fs::remove_all(folder, ignored); }
+      ~Remove() {
+        std::error_code ignored;
+        fs::remove_all(folder, ignored);
+      }
     } remove{folder_};
     draft_ = draft_manifest(job_, options_);
     RunState state(folder_, draft_, options_.worker_source);
     if (job_.file.empty()) {  // a worker wants a job, even one that it does not run
-      state.write("job.py", "def model(): ...\ndef batch(step): ...\ndef loss(model, batch): ...\ndef optimizer(model): ...\n");
+      state.write("job.py",
+                  "def model(): ...\ndef batch(step): ...\ndef loss(model, batch): ...\ndef optimizer(model): ...\n");
       job_.file = folder_ / "job.py";
     }
     const Context context(job_.settings, state);
@@ -155,7 +186,10 @@ class Run {
     const Parent parent = read_parent(options_.parent);
     draft_ = draft_manifest(job_, options_);
     refuse_bad_rerun(parent, draft_);
-    draft_["parent_manifest"] = parent.manifest.is_null() ? json() : json{{"settings", parent.manifest.at("settings")}, {"comparable", parent.manifest.value("comparable", json::object())}};
+    draft_["parent_manifest"] = parent.manifest.is_null()
+                                    ? json()
+                                    : json{{"settings", parent.manifest.at("settings")},
+                                           {"comparable", parent.manifest.value("comparable", json::object())}};
     folder_ = run_folder(job_, options_, draft_);
   }
 
@@ -197,11 +231,12 @@ class Run {
     if (tasks == 0) return;
     WorkerLauncher launcher(job_, state);
     const ScheduleOptions schedule{job_.settings.number("pilot", "step_timeout"), options_.interrupted};
-    for (const Failure& failure : run_processes(plan, done, launcher, schedule, progress_)) refuse_failure(failure, state);
+    for (const Failure& failure : run_processes(plan, done, launcher, schedule, progress_))
+      refuse_failure(failure, state);
   }
 
-  // A job that is broken in its old environment, or does not fit the interface, is the user's to put right. What the candidate
-  // could not do is for the checks to judge.
+  // A job that is broken in its old environment, or does not fit the interface, is the user's to put right. What the
+  // candidate could not do is for the checks to judge.
   void refuse_failure(const Failure& failure, const RunState& state) {
     const std::string who = failure.side + "/" + failure.task + " ";
     const std::string logs = "\nIts log is " + (state.folder() / failure.side / "stderr.log").string() + ".";
@@ -210,7 +245,8 @@ class Run {
     }
     if (failure.side == "reference" || failure.task == "environment") {
       const bool broken = failure.exit_code != 0;
-      throw Error("[worker] " + who + failure.why + "." + logs + (broken ? "" : "\nFinished tasks are kept: the same command goes on."),
+      throw Error("[worker] " + who + failure.why + "." + logs +
+                      (broken ? "" : "\nFinished tasks are kept: the same command goes on."),
                   broken ? Exit::Usage : Exit::NotJudged);
     }
     if (!failure.error) unfinished_ = true;
@@ -264,14 +300,17 @@ class Run {
       if (judged == state.results.end()) continue;
       const CheckResult& result = judged->second;
       findings += check.must && (result.verdict == Verdict::Stop || result.verdict == Verdict::NotJudged);
-      checks.push_back({{"id", check.id}, {"verdict", verdict_name(result.verdict)}, {"why", result.why}, {"measured", result.measured}});
+      checks.push_back({{"id", check.id},
+                        {"verdict", verdict_name(result.verdict)},
+                        {"why", result.why},
+                        {"measured", result.measured}});
     }
     for (const std::string side : {"reference", "candidate"}) {
       const json environment = context.need(side, "environment", "environment");
       environments[side] = environment;
       const json torch = environment.value("torch", json::object());
-      summary[side] = environment.value("executable", "?") + ", Python " + environment.value("python", "?") + ", torch " + torch.value("version", "?") +
-                      ", device " + job_.settings.text(side, "device");
+      summary[side] = environment.value("executable", "?") + ", Python " + environment.value("python", "?") +
+                      ", torch " + torch.value("version", "?") + ", device " + job_.settings.text(side, "device");
     }
     return {{"environments", environments}, {"checks", checks}, {"summary", summary}, {"findings", findings}};
   }

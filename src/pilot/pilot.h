@@ -22,19 +22,19 @@ struct RunOptions {
   std::string inject;                    // a fault for the candidate's workers
   bool fresh = false;                    // a new folder, although an unfinished one would fit
   bool dry_run = false;
-  std::string command;                   // for the sheet: repeats this run
+  std::string command;  // for the sheet: repeats this run
   std::string tool_version;
-  std::string worker_source;             // text of worker.py
+  std::string worker_source;  // text of worker.py
   const std::atomic<bool>* interrupted = nullptr;
 };
 
 struct RunOutcome {
-  nlohmann::json sheet;           // docs/worker-protocol.md, "The sheet"
-  std::filesystem::path folder;   // the run folder; sheet.json lies in it
+  nlohmann::json sheet;          // docs/worker-protocol.md, "The sheet"
+  std::filesystem::path folder;  // the run folder; sheet.json lies in it
 };
 
-// Runs the workers that are missing, judges, writes sheet.json. Error / Interrupted as errors.h; evidence, once written,
-// stays. A --dry-run starts nothing and returns {"plan": [...]} as the sheet.
+// Runs the workers that are missing, judges, writes sheet.json. Error / Interrupted as errors.h; evidence, once
+// written, stays. A --dry-run starts nothing and returns {"plan": [...]} as the sheet.
 RunOutcome run(const RunOptions& options, Progress& progress);
 
 Exit exit_code(const nlohmann::json& sheet);

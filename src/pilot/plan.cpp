@@ -9,8 +9,8 @@ using nlohmann::json;
 std::string Process::name() const { return side + "/" + tasks.front().name; }
 
 const std::vector<std::string_view>& fault_kinds() {
-  static const std::vector<std::string_view> kinds = {"drop-gradient",  "scale-weight",   "swap-labels", "lose-optimizer-state",
-                                                      "lose-rng-state", "skip-update"};
+  static const std::vector<std::string_view> kinds = {"drop-gradient",        "scale-weight",   "swap-labels",
+                                                      "lose-optimizer-state", "lose-rng-state", "skip-update"};
   return kinds;
 }
 
@@ -41,27 +41,37 @@ class Planner {
 
   std::vector<Process> trace() const {
     const json request = {{"steps", 1}, {"record_steps", {0}}, {"record_modules", true}, {"draws", replay()}};
-    return {{"reference", {run("reference", "trace", request)}, {}}, {"candidate", {run("candidate", "trace", request)}, {}}};
+    return {{"reference", {run("reference", "trace", request)}, {}},
+            {"candidate", {run("candidate", "trace", request)}, {}}};
   }
 
  private:
   int64_t steps() const { return in_.settings.integer("job", "steps"); }
 
-  std::string path(const std::string& side, const std::string& name) const { return (in_.folder / side / name).string(); }
-  std::string checkpoint(const std::string& side, const std::string& name) const { return path(side, "checkpoints/" + name); }
+  std::string path(const std::string& side, const std::string& name) const {
+    return (in_.folder / side / name).string();
+  }
+  std::string checkpoint(const std::string& side, const std::string& name) const {
+    return path(side, "checkpoints/" + name);
+  }
 
   static json replay() { return {{"mode", "replay"}, {"file", kReplayReference}}; }
 
   // A run task; the injected fault goes to the candidate only.
   Task run(const std::string& side, const std::string& name, json request) const {
     request["task"] = "run";
-    if (side == "candidate" && !in_.inject.empty() && !request.contains("fault")) request["fault"] = fault_of(in_.inject);
+    if (side == "candidate" && !in_.inject.empty() && !request.contains("fault"))
+      request["fault"] = fault_of(in_.inject);
     return {name, request};
   }
 
   // The run that everything of par.* compares: `steps` steps, the first and the last recorded whole.
   json recorded(const json& draws) const {
-    return {{"steps", steps()}, {"record_steps", {0, steps() - 1}}, {"record_signatures", true}, {"hash_state", "all"}, {"draws", draws}};
+    return {{"steps", steps()},
+            {"record_steps", {0, steps() - 1}},
+            {"record_signatures", true},
+            {"hash_state", "all"},
+            {"draws", draws}};
   }
 
   Process reference() const {
@@ -71,8 +81,8 @@ class Planner {
     return {"reference", {run("reference", "base", base)}, {}};
   }
 
-  // A process of its own: a repeat in the same process would prove less, and the draws that float64 replays are known when
-  // base has ended.
+  // A process of its own: a repeat in the same process would prove less, and the draws that float64 replays are known
+  // when base has ended.
   Process judge() const {
     json request = recorded(replay());
     request["dtype"] = "float64";
@@ -87,10 +97,13 @@ class Planner {
     base["export_torch"] = path("candidate", "exports/base.pt");
     json fault = {{"steps", 1}, {"record_steps", {0}}, {"draws", replay()}, {"fault", fault_of("drop-gradient")}};
     const json placement = {{"steps", 2}, {"trace_ops", {1}}, {"draws", replay()}};
-    const json portable = {{"task", "load"}, {"checkpoint", checkpoint("reference", "known-good")},
+    const json portable = {{"task", "load"},
+                           {"checkpoint", checkpoint("reference", "known-good")},
                            {"save_to", checkpoint("candidate", "portable")}};
     return {"candidate",
-            {run("candidate", "base", base), run("candidate", "fault", fault), run("candidate", "placement", placement),
+            {run("candidate", "base", base),
+             run("candidate", "fault", fault),
+             run("candidate", "placement", placement),
              {"portable", portable},
              run("candidate", "straight", {{"steps", resume_.end}, {"hash_state", "all"}})},
             {"reference/base"}};
@@ -106,27 +119,36 @@ class Planner {
   }
 
   Task resumed_from(const std::string& name, const std::string& saved, int64_t saved_after) const {
-    return run("candidate", name, {{"steps", std::min(saved_after + 4, resume_.end)}, {"hash_state", "all"},
-                                   {"resume_from", checkpoint("candidate", saved)}});
+    return run("candidate", name,
+               {{"steps", std::min(saved_after + 4, resume_.end)},
+                {"hash_state", "all"},
+                {"resume_from", checkpoint("candidate", saved)}});
   }
 
   // Other processes than the one that saved. The last task saves until it is killed inside a save.
   Process resumed() const {
     const std::string border = resume_.border == resume_.mid ? "mid" : "border";
-    const json round_trip = {{"task", "load"}, {"checkpoint", checkpoint("candidate", "mid")},
+    const json round_trip = {{"task", "load"},
+                             {"checkpoint", checkpoint("candidate", "mid")},
                              {"save_to", checkpoint("candidate", "mid-again")}};
-    const json crash = {{"task", "crash-save"}, {"checkpoint", checkpoint("candidate", "crash")},
+    const json crash = {{"task", "crash-save"},
+                        {"checkpoint", checkpoint("candidate", "crash")},
                         {"resume_from", checkpoint("candidate", "mid")}};
     return {"candidate",
-            {resumed_from("resumed-mid", "mid", resume_.mid), resumed_from("resumed-border", border, resume_.border),
-             {"round-trip", round_trip}, {"crash-save", crash}},
-            {"candidate/until"}, true};
+            {resumed_from("resumed-mid", "mid", resume_.mid),
+             resumed_from("resumed-border", border, resume_.border),
+             {"round-trip", round_trip},
+             {"crash-save", crash}},
+            {"candidate/until"},
+            true};
   }
 
   Process back() const {
-    const json load = {{"task", "load"}, {"checkpoint", checkpoint("candidate", "portable")},
+    const json load = {{"task", "load"},
+                       {"checkpoint", checkpoint("candidate", "portable")},
                        {"save_to", checkpoint("reference", "portable-back")}};
-    const json torch_file = {{"task", "load"}, {"checkpoint", ""}, {"torch_file", path("candidate", "exports/base.pt")}};
+    const json torch_file = {
+        {"task", "load"}, {"checkpoint", ""}, {"torch_file", path("candidate", "exports/base.pt")}};
     return {"reference", {{"portable-back", load}, {"torch-file", torch_file}}, {"candidate/portable"}};
   }
 

@@ -28,9 +28,9 @@ struct Process {
 
 // The steps of ckpt.resume: saved in the middle of epoch 1 and at its end, three more steps after each.
 struct ResumeSteps {
-  int64_t epoch;         // steps an epoch
-  int64_t mid, border;   // the checkpoint is written after this step
-  int64_t end;           // steps of the straight run
+  int64_t epoch;        // steps an epoch
+  int64_t mid, border;  // the checkpoint is written after this step
+  int64_t end;          // steps of the straight run
 };
 ResumeSteps resume_steps(const Settings& settings);
 

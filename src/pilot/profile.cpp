@@ -47,16 +47,20 @@ std::string known_profiles() {
 }
 
 std::string unmet(const Profile& profile, const nlohmann::json& measured) {
-  if (!measured["python"].is_string() || !measured["torch"].is_string()) return "the worker does not know its python or torch version";
+  if (!measured["python"].is_string() || !measured["torch"].is_string())
+    return "the worker does not know its python or torch version";
   const std::string python = measured["python"], torch = measured["torch"];
   const std::string name(profile.name);
   if (compare_versions(python, profile.python_at_least) < 0) {
     return name + " wants Python " + std::string(profile.python_at_least) + " or newer, this is " + python;
   }
   if (compare_versions(torch, profile.torch_at_least) < 0 || compare_versions(torch, profile.torch_at_most) > 0) {
-    return name + " wants torch " + std::string(profile.torch_at_least) + " to " + std::string(profile.torch_at_most) + ", this is " + torch;
+    return name + " wants torch " + std::string(profile.torch_at_least) + " to " + std::string(profile.torch_at_most) +
+           ", this is " + torch;
   }
-  if (measured["cuda_build"].is_string()) return name + " wants a CPU build of torch, this one is built for CUDA " + measured["cuda_build"].get<std::string>();
+  if (measured["cuda_build"].is_string())
+    return name + " wants a CPU build of torch, this one is built for CUDA " +
+           measured["cuda_build"].get<std::string>();
   return "";
 }
 

@@ -11,7 +11,7 @@ namespace tpupilot::pilot {
 class Progress {
  public:
   virtual ~Progress() = default;
-  virtual void note(const std::string& /*line*/) {}                                    // one line worth keeping
+  virtual void note(const std::string& /*line*/) {}  // one line worth keeping
   virtual void gate_begins(int /*gate*/, size_t /*tasks*/) {}
   virtual void task_ends(const std::string& /*side_task*/, double /*seconds*/) {}
   virtual void event(const std::string& /*side*/, const nlohmann::json& /*event*/) {}  // each event, as it is written

@@ -91,9 +91,10 @@ if __name__ == "__main__":
 // The constants go below the imports, as Python literals.
 std::string script_of(const Repro& repro) {
   const auto text = [](const std::string& value) { return nlohmann::json(value).dump(); };
-  const std::string constants = "\nMODULE = " + text(repro.module) + "\nPREFIX = " + text(repro.prefix) + "\nDEVICE = " + text(repro.device) +
-                                "\nJOB_FOLDER = " + text(repro.job_file.parent_path().string()) +
-                                "\nRTOL, ATOL = " + nlohmann::json(repro.rtol).dump() + ", " + nlohmann::json(repro.atol).dump() + "\n";
+  const std::string constants =
+      "\nMODULE = " + text(repro.module) + "\nPREFIX = " + text(repro.prefix) + "\nDEVICE = " + text(repro.device) +
+      "\nJOB_FOLDER = " + text(repro.job_file.parent_path().string()) +
+      "\nRTOL, ATOL = " + nlohmann::json(repro.rtol).dump() + ", " + nlohmann::json(repro.atol).dump() + "\n";
   std::string script = kScript;
   const std::string after = "HERE = pathlib.Path(__file__).resolve().parent\n";
   return script.insert(script.find(after) + after.size(), constants.substr(1));
@@ -110,7 +111,9 @@ void write_repro(const Repro& repro, const fs::path& folder) {
                                                      {repro.candidate, "candidate.safetensors"}};
   for (const auto& [from, to] : copies) {
     if (!failed) fs::copy_file(from, folder / to, fs::copy_options::overwrite_existing, failed);
-    if (failed) throw Error("[isolate] cannot copy " + from.string() + " to " + (folder / to).string() + ": " + failed.message(), Exit::Internal);
+    if (failed)
+      throw Error("[isolate] cannot copy " + from.string() + " to " + (folder / to).string() + ": " + failed.message(),
+                  Exit::Internal);
   }
   std::ofstream out(folder / "repro.py");
   out << script_of(repro);

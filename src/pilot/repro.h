@@ -8,10 +8,10 @@ namespace tpupilot::pilot {
 
 struct Repro {
   std::filesystem::path job_file;
-  std::filesystem::path weights;                // safetensors: model/<name>
-  std::filesystem::path reference, candidate;   // safetensors of every module: <order>/<module>/in|out/<path>
-  std::string prefix;                           // <order>/<module> in `reference`
-  std::string module;                           // "" = the root
+  std::filesystem::path weights;               // safetensors: model/<name>
+  std::filesystem::path reference, candidate;  // safetensors of every module: <order>/<module>/in|out/<path>
+  std::string prefix;                          // <order>/<module> in `reference`
+  std::string module;                          // "" = the root
   std::string device;
   double rtol, atol;
 };

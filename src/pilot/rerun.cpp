@@ -58,8 +58,8 @@ void refuse_bad_rerun(const Parent& parent, const json& manifest) {
   if (changed.size() > 1) {
     std::string names;
     for (const auto& [name, values] : changed.items()) names += (names.empty() ? "" : ", ") + name;
-    throw Error("[--parent] a rerun may change one variable; this one changes " + std::to_string(changed.size()) + ": " + names +
-                ". Change one at a time, or run without --parent.");
+    throw Error("[--parent] a rerun may change one variable; this one changes " + std::to_string(changed.size()) +
+                ": " + names + ". Change one at a time, or run without --parent.");
   }
   const std::string verdict = parent.sheet.value("verdict", "not-judged");
   if (verdict == "pass") return;
@@ -67,8 +67,8 @@ void refuse_bad_rerun(const Parent& parent, const json& manifest) {
     if (!changed.contains(name)) continue;
     const json &before = changed[name]["parent"], &after = changed[name]["now"];
     if (before.is_number() && after < before) continue;
-    throw Error(std::string("[--parent] the parent run ended `") + verdict + "`: a rerun may not raise " + name + " (" + before.dump() +
-                " -> " + after.dump() + ") before it passes.");
+    throw Error(std::string("[--parent] the parent run ended `") + verdict + "`: a rerun may not raise " + name + " (" +
+                before.dump() + " -> " + after.dump() + ") before it passes.");
   }
 }
 

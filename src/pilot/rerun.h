@@ -14,7 +14,8 @@ struct Parent {
 Parent read_parent(const std::filesystem::path& folder);
 
 // The comparable keys of two manifests that differ: {key: {"parent": .., "now": ..}}. Comparable are the settings, the
-// versions and locks, the job; not times, paths and hashes of outputs. A key that one side does not know yet is left out.
+// versions and locks, the job; not times, paths and hashes of outputs. A key that one side does not know yet is left
+// out.
 nlohmann::json comparable_differences(const nlohmann::json& parent, const nlohmann::json& now);
 
 // Error (Usage) if more than one comparable key differs, or if the parent did not pass and this run raises chips, world

@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <cstring>
-
 #include <fstream>
 #include <sstream>
 
@@ -67,29 +66,35 @@ std::optional<json> parse_event(const std::string& line) {
   return event;
 }
 
-RunState::RunState(fs::path folder, json draft, const std::string& worker_source) : folder_(std::move(folder)), manifest_(std::move(draft)) {
+RunState::RunState(fs::path folder, json draft, const std::string& worker_source)
+    : folder_(std::move(folder)), manifest_(std::move(draft)) {
   std::error_code failed;
   const json before = read_manifest(folder_);
   if (before.is_object()) {
     if (before.value("finished", true)) {
-      throw Error("[run folder] " + folder_.string() + " holds a finished run; nothing is overwritten. Name another folder with --out.");
+      throw Error("[run folder] " + folder_.string() +
+                  " holds a finished run; nothing is overwritten. Name another folder with --out.");
     }
     if (before.value("config_sha256", "") != manifest_.at("config_sha256")) {
-      throw Error("[run folder] " + folder_.string() + " holds an unfinished run of another job or other settings; name another folder with --out.");
+      throw Error("[run folder] " + folder_.string() +
+                  " holds an unfinished run of another job or other settings; name another folder with --out.");
     }
     manifest_ = before;
     taken_up_ = true;
     refuse_damaged_logs();
     return;
   }
-  if (!before.is_null()) throw Error("[run folder] " + (folder_ / "manifest.json").string() + " is damaged; name another folder with --out.");
+  if (!before.is_null())
+    throw Error("[run folder] " + (folder_ / "manifest.json").string() +
+                " is damaged; name another folder with --out.");
   if (fs::exists(folder_, failed) && !fs::is_empty(folder_, failed)) {
     throw Error("[run folder] " + folder_.string() + " is not empty and holds no run; name another folder with --out.");
   }
   for (const char* side : {"reference", "candidate"}) {
     for (const char* inside : {"tensors", "checkpoints", "requests", "exports"}) {
       fs::create_directories(folder_ / side / inside, failed);
-      if (failed) throw Error("[run folder] cannot make " + (folder_ / side / inside).string() + ": " + failed.message() + ".");
+      if (failed)
+        throw Error("[run folder] cannot make " + (folder_ / side / inside).string() + ": " + failed.message() + ".");
     }
   }
   write("worker.py", worker_source);
@@ -101,7 +106,8 @@ void RunState::refuse_damaged_logs() const {
   for (const auto& [name, file] : manifest_.at("files").items()) {
     if (!grows(name)) continue;
     if (const std::string wrong = damage(name); !wrong.empty()) {
-      throw Error("[run folder] " + wrong + ": this run cannot go on. Keep " + folder_.string() + " and start again with --fresh or another --out.",
+      throw Error("[run folder] " + wrong + ": this run cannot go on. Keep " + folder_.string() +
+                      " and start again with --fresh or another --out.",
                   Exit::NotJudged);
     }
   }
@@ -112,7 +118,9 @@ fs::path RunState::unfinished(const fs::path& parent, const std::string& config_
   std::error_code failed;
   for (const auto& entry : fs::directory_iterator(parent, failed)) {
     const json manifest = read_manifest(entry.path());
-    if (!manifest.is_object() || manifest.value("finished", true) || manifest.value("config_sha256", "") != config_sha256) continue;
+    if (!manifest.is_object() || manifest.value("finished", true) ||
+        manifest.value("config_sha256", "") != config_sha256)
+      continue;
     if (newest.empty() || newest.filename() < entry.path().filename()) newest = entry.path();
   }
   return newest;
@@ -187,17 +195,20 @@ void RunState::record_new_files(const std::string& side) {
   std::set<std::string> names = {side + "/events.jsonl", side + "/stdout.log", side + "/stderr.log"};
   const auto add_folder = [&](const std::string& path) {
     std::error_code failed;
-    for (const auto& entry : fs::directory_iterator(path, failed)) names.insert(fs::relative(entry.path(), folder_).string());
+    for (const auto& entry : fs::directory_iterator(path, failed))
+      names.insert(fs::relative(entry.path(), folder_).string());
   };
   for (const json& event : events(side)) {
     const std::string kind = event.value("event", "");
-    if (event.contains("file") && event["file"].is_string()) names.insert(side + "/" + event["file"].get<std::string>());
+    if (event.contains("file") && event["file"].is_string())
+      names.insert(side + "/" + event["file"].get<std::string>());
     if (kind == "checkpoint") add_folder(event.value("path", ""));
     if (kind != "task.start" || !manifest_["tasks"].contains(side + "/" + event.value("task", ""))) continue;
     const json request = event.value("request", json::object());
     if (request.value("save_to", "") != "") add_folder(request["save_to"]);
     if (request.value("task", "") == "crash-save") add_folder(request["checkpoint"]);
-    if (request.value("export_torch", "") != "") names.insert(fs::relative(request["export_torch"].get<std::string>(), folder_).string());
+    if (request.value("export_torch", "") != "")
+      names.insert(fs::relative(request["export_torch"].get<std::string>(), folder_).string());
   }
   for (const std::string& name : names) {
     std::error_code failed;
@@ -220,9 +231,12 @@ std::string RunState::damage(const std::string& relative) const {
     wrong = relative + " is missing";
   } else {
     const std::uintmax_t recorded = files[relative].at("bytes");
-    if (bytes < recorded) wrong = relative + " was cut short: " + std::to_string(bytes) + " of " + std::to_string(recorded) + " bytes";
-    else if (bytes > recorded && !grows(relative)) wrong = relative + " grew after it was recorded";
-    else if (sha256_of_file(folder_ / relative, recorded) != files[relative].at("sha256")) wrong = relative + " changed after it was recorded (SHA-256 differs)";
+    if (bytes < recorded)
+      wrong = relative + " was cut short: " + std::to_string(bytes) + " of " + std::to_string(recorded) + " bytes";
+    else if (bytes > recorded && !grows(relative))
+      wrong = relative + " grew after it was recorded";
+    else if (sha256_of_file(folder_ / relative, recorded) != files[relative].at("sha256"))
+      wrong = relative + " changed after it was recorded (SHA-256 differs)";
   }
   return wrong;
 }

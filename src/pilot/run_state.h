@@ -1,5 +1,5 @@
-// A run on disk, as the pilot works on it: folder, manifest, events, results so far. The only part of the pilot that writes
-// evidence files; the formats are docs/worker-protocol.md.
+// A run on disk, as the pilot works on it: folder, manifest, events, results so far. The only part of the pilot that
+// writes evidence files; the formats are docs/worker-protocol.md.
 #pragma once
 
 #include <filesystem>
@@ -37,7 +37,7 @@ class RunState {
   void task_done(const std::string& side, const std::string& task);
   // Records files that the pilot itself wrote (relative to the run folder).
   void add_file(const std::string& relative);
-  void set(const std::string& key, const nlohmann::json& value);  // of the manifest; saved at once
+  void set(const std::string& key, const nlohmann::json& value);     // of the manifest; saved at once
   void write(const std::string& relative, const std::string& text);  // temporary file, fsync, rename
 
   // All events of a side in file order, read again if the file grew. A torn last line is left out.

@@ -30,7 +30,8 @@ struct Active {
 
 class Schedule {
  public:
-  Schedule(const std::vector<Process>& plan, std::set<std::string>& done, Launcher& launcher, const ScheduleOptions& options, Progress& progress)
+  Schedule(const std::vector<Process>& plan, std::set<std::string>& done, Launcher& launcher,
+           const ScheduleOptions& options, Progress& progress)
       : waiting_(remaining(plan, done)), done_(done), launcher_(launcher), options_(options), progress_(progress) {}
 
   std::vector<Failure> run() {
@@ -38,15 +39,20 @@ class Schedule {
       start_ready();
       if (active_.empty()) break;
       for (size_t i = 0; i < active_.size();) {
-        if (step(active_[i])) ++i;
-        else active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
+        if (step(active_[i]))
+          ++i;
+        else
+          active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
       }
       if (options_.interrupted && options_.interrupted->load()) {
         active_.clear();
-        throw Interrupted("[run] interrupted; the workers are stopped and their finished tasks are kept: the same command goes on.");
+        throw Interrupted(
+            "[run] interrupted; the workers are stopped and their finished tasks are kept: the same command goes on.");
       }
-      if (reference_failed()) active_.clear(), waiting_.clear();
-      else std::this_thread::sleep_for(std::chrono::milliseconds(killing() ? 1 : 15));
+      if (reference_failed())
+        active_.clear(), waiting_.clear();
+      else
+        std::this_thread::sleep_for(std::chrono::milliseconds(killing() ? 1 : 15));
     }
     return failures_;
   }
@@ -57,7 +63,8 @@ class Schedule {
     for (const Active& active : active_) {
       if (active.process.side == process.side) return false;
     }
-    return std::all_of(process.after.begin(), process.after.end(), [&](const std::string& task) { return done_.contains(task); });
+    return std::all_of(process.after.begin(), process.after.end(),
+                       [&](const std::string& task) { return done_.contains(task); });
   }
 
   void start_ready() {
@@ -74,11 +81,13 @@ class Schedule {
   }
 
   bool killing() const {
-    return std::any_of(active_.begin(), active_.end(), [](const Active& active) { return active.process.kill_in_save; });
+    return std::any_of(active_.begin(), active_.end(),
+                       [](const Active& active) { return active.process.kill_in_save; });
   }
 
   bool reference_failed() const {
-    return std::any_of(failures_.begin(), failures_.end(), [](const Failure& failure) { return failure.side == "reference"; });
+    return std::any_of(failures_.begin(), failures_.end(),
+                       [](const Failure& failure) { return failure.side == "reference"; });
   }
 
   // False when the process is over.
@@ -118,10 +127,14 @@ class Schedule {
     for (const json& event : active.worker->new_events()) {
       active.last_event = Clock::now();
       const std::string kind = event.value("event", "");
-      if (kind == "task.end") finish_task(active, event.value("task", ""), event.value("seconds", 0.0));
-      else if (kind == "error") active.error = event;
-      else if (kind == "save.begin") active.begun = event.value("number", int64_t{0});
-      else if (kind == "save.end") active.ended = event.value("number", int64_t{0});
+      if (kind == "task.end")
+        finish_task(active, event.value("task", ""), event.value("seconds", 0.0));
+      else if (kind == "error")
+        active.error = event;
+      else if (kind == "save.begin")
+        active.begun = event.value("number", int64_t{0});
+      else if (kind == "save.end")
+        active.ended = event.value("number", int64_t{0});
       progress_.event(active.process.side, event);
     }
   }
@@ -138,7 +151,9 @@ class Schedule {
   }
 
   static std::string describe(const Active& active, const Ended& over) {
-    if (over.signal) return "was killed by signal " + std::to_string(over.signal) + (over.signal == 9 ? " (out of memory, or by hand)" : "");
+    if (over.signal)
+      return "was killed by signal " + std::to_string(over.signal) +
+             (over.signal == 9 ? " (out of memory, or by hand)" : "");
     if (active.error) return "raised " + describe_error(*active.error);
     return "ended with exit code " + std::to_string(over.exit_code) + " before its tasks did; its stderr.log says more";
   }

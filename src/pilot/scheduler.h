@@ -1,5 +1,5 @@
-// Runs the processes of a plan: one a side at once, each when what it waits for has ended. Knows workers through the two
-// interfaces below, so that it is tested without any.
+// Runs the processes of a plan: one a side at once, each when what it waits for has ended. Knows workers through the
+// two interfaces below, so that it is tested without any.
 #pragma once
 
 #include <atomic>
@@ -39,10 +39,10 @@ class Launcher {
 };
 
 struct Failure {
-  std::string side, task;  // the task that did not end
-  std::string why;         // "was killed by signal 9", "made no progress for 600 s", the error in words
+  std::string side, task;               // the task that did not end
+  std::string why;                      // "was killed by signal 9", "made no progress for 600 s", the error in words
   std::optional<nlohmann::json> error;  // the worker's error event
-  int exit_code = 0;       // of the worker; 0 if a signal or the pilot ended it
+  int exit_code = 0;                    // of the worker; 0 if a signal or the pilot ended it
 };
 
 struct ScheduleOptions {
@@ -50,8 +50,8 @@ struct ScheduleOptions {
   const std::atomic<bool>* interrupted = nullptr;
 };
 
-// `done` (side/task) grows with every task that ends; tasks in it are not run. A failure on the reference ends the others too:
-// nothing can be compared any more. Throws Interrupted after all workers are gone.
+// `done` (side/task) grows with every task that ends; tasks in it are not run. A failure on the reference ends the
+// others too: nothing can be compared any more. Throws Interrupted after all workers are gone.
 std::vector<Failure> run_processes(const std::vector<Process>& plan, std::set<std::string>& done, Launcher& launcher,
                                    const ScheduleOptions& options, Progress& progress);
 

@@ -1,10 +1,11 @@
 #include "pilot/settings.h"
 
+#include <toml++/toml.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <sstream>
-#include <toml++/toml.h>
 
 #include "pilot/digest.h"
 #include "pilot/errors.h"
@@ -35,9 +36,15 @@ const std::vector<Key>& keys() {
       {"candidate", "python", Text, "", "the new environment's interpreter; empty = this one"},
       {"candidate", "plugin", Text, "auto", "auto, cpu, cuda, tpu, or the path of a PJRT plugin"},
       {"candidate", "numerics", Text, "exact", "tpu = rehearse a TPU's default precision", {"exact", "tpu"}},
-      {"candidate", "profile", Text, "torch_tpu==0.2.0", "the release that the job will run on; none = this backend only"},
+      {"candidate", "profile", Text, "torch_tpu==0.2.0",
+       "the release that the job will run on; none = this backend only"},
       {"parity", "tolerance", KeyType::Tolerance, "pytorch", "pytorch, or { float32 = [rtol, atol], ... }"},
-      {"parity", "judge", Text, "float64", "float64 = also accept an error like the reference's own", {"float64", "none"}},
+      {"parity",
+       "judge",
+       Text,
+       "float64",
+       "float64 = also accept an error like the reference's own",
+       {"float64", "none"}},
       {"parity", "max_drift", Number, 0.01, "mean relative loss error over job.steps", {}, 0},
       {"distributed", "mode", Text, "", "the job's own distributed mode", {"", "ddp", "fsdp2", "job"}},
       {"distributed", "world_size", Integer, 2, "workers of gate 2", {}, 1},
@@ -84,8 +91,8 @@ std::string nearest(std::string_view word, const std::vector<std::string_view>& 
 
 double parse_bytes(const std::string& text) {
   static const std::vector<std::pair<std::string_view, double>> units = {
-      {"", 1}, {"B", 1}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40},
-      {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}};
+      {"", 1},         {"B", 1},    {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30},
+      {"TiB", 0x1p40}, {"KB", 1e3}, {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
   std::istringstream in(text);
   double amount = 0;
   std::string unit;
@@ -132,24 +139,32 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string_vi
 
 const char* describe(KeyType type) {
   switch (type) {
-    case KeyType::Text: return "a text in quotes";
-    case KeyType::Integer: return "a whole number";
-    case KeyType::Number: return "a number";
-    case KeyType::Integers: return "a list of whole numbers";
-    case KeyType::Texts: return "a list of texts";
-    case KeyType::Tolerance: return "\"pytorch\" or a table { dtype = [rtol, atol] }";
+    case KeyType::Text:
+      return "a text in quotes";
+    case KeyType::Integer:
+      return "a whole number";
+    case KeyType::Number:
+      return "a number";
+    case KeyType::Integers:
+      return "a list of whole numbers";
+    case KeyType::Texts:
+      return "a list of texts";
+    case KeyType::Tolerance:
+      return "\"pytorch\" or a table { dtype = [rtol, atol] }";
   }
   return "";
 }
 
 std::optional<json> tolerance_value(const toml::node& node) {
-  if (auto text = node.value_exact<std::string>()) return *text == "pytorch" ? std::optional<json>(*text) : std::nullopt;
+  if (auto text = node.value_exact<std::string>())
+    return *text == "pytorch" ? std::optional<json>(*text) : std::nullopt;
   const toml::table* table = node.as_table();
   if (!table) return std::nullopt;
   json result = json::object();
   for (const auto& [dtype, pair] : *table) {
     const toml::array* values = pair.as_array();
-    if (!values || values->size() != 2 || !values->get(0)->is_number() || !values->get(1)->is_number()) return std::nullopt;
+    if (!values || values->size() != 2 || !values->get(0)->is_number() || !values->get(1)->is_number())
+      return std::nullopt;
     const double rtol = *values->get(0)->value<double>(), atol = *values->get(1)->value<double>();
     if (rtol < 0 || atol < 0) return std::nullopt;
     result[std::string(dtype.str())] = {rtol, atol};
@@ -182,9 +197,12 @@ std::optional<json> typed_value(const Key& key, const toml::node& node) {
     case KeyType::Number:
       if (node.is_number() && std::isfinite(*node.value<double>())) return *node.value<double>();
       return std::nullopt;
-    case KeyType::Integers: return list_value<int64_t>(node);
-    case KeyType::Texts: return list_value<std::string>(node);
-    case KeyType::Tolerance: return tolerance_value(node);
+    case KeyType::Integers:
+      return list_value<int64_t>(node);
+    case KeyType::Texts:
+      return list_value<std::string>(node);
+    case KeyType::Tolerance:
+      return tolerance_value(node);
   }
   return std::nullopt;
 }
@@ -245,10 +263,13 @@ class PilotFile {
     for (const auto& [section, node] : table) {
       const auto known = sections();
       if (std::find(known.begin(), known.end(), section.str()) == known.end()) {
-        fail(section.source().begin, "unknown section `" + std::string(section.str()) + "`" + did_you_mean(section.str(), known));
+        fail(section.source().begin,
+             "unknown section `" + std::string(section.str()) + "`" + did_you_mean(section.str(), known));
       }
       const toml::table* entries = node.as_table();
-      if (!entries) fail(section.source().begin, "`" + std::string(section.str()) + "` is a section: write [" + std::string(section.str()) + "].");
+      if (!entries)
+        fail(section.source().begin,
+             "`" + std::string(section.str()) + "` is a section: write [" + std::string(section.str()) + "].");
       for (const auto& [name, value] : *entries) read_key(settings, section.str(), name, value);
     }
   }
@@ -262,7 +283,8 @@ class PilotFile {
     }
     const auto value = typed_value(*key, node);
     if (!value) {
-      fail(node.source().begin, "`" + std::string(name.str()) + "` in [" + std::string(section) + "] wants " + describe(key->type) + ".");
+      fail(node.source().begin,
+           "`" + std::string(name.str()) + "` in [" + std::string(section) + "] wants " + describe(key->type) + ".");
     }
     if (const std::string wrong = complaint(*key, *value); !wrong.empty()) fail(node.source().begin, wrong);
     settings.values_[std::string(section)][std::string(name.str())] = *value;
@@ -309,11 +331,14 @@ const json& Settings::value(std::string_view section, std::string_view name) con
 std::string Settings::text(std::string_view section, std::string_view name) const { return value(section, name); }
 double Settings::number(std::string_view section, std::string_view name) const { return value(section, name); }
 int64_t Settings::integer(std::string_view section, std::string_view name) const { return value(section, name); }
-std::vector<int64_t> Settings::integers(std::string_view section, std::string_view name) const { return value(section, name); }
+std::vector<int64_t> Settings::integers(std::string_view section, std::string_view name) const {
+  return value(section, name);
+}
 
 Job find_job(const fs::path& path, const std::vector<std::string>& assignments) {
   std::error_code ignored;
-  if (!fs::exists(path, ignored)) throw Error("[job] " + path.string() + " does not exist; give a folder with a pilot.toml, or a job file.");
+  if (!fs::exists(path, ignored))
+    throw Error("[job] " + path.string() + " does not exist; give a folder with a pilot.toml, or a job file.");
   Job job;
   const fs::path absolute = fs::canonical(path);
   const bool is_job_file = fs::is_regular_file(absolute) && absolute.extension() == ".py";

@@ -1,5 +1,5 @@
-// The pilot file: every key, its default and its meaning are one table; the parser, --set, the manifest and the docs are
-// made from it.
+// The pilot file: every key, its default and its meaning are one table; the parser, --set, the manifest and the docs
+// are made from it.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ enum class KeyType { Text, Integer, Number, Integers, Texts, Tolerance };
 struct Key {
   std::string_view section, name;
   KeyType type;
-  nlohmann::json fallback;               // the default
+  nlohmann::json fallback;  // the default
   std::string_view help;
   std::vector<std::string_view> choices = {};  // legal texts; empty = any
-  double minimum = -1e300;               // of a number, or of each number of a list
+  double minimum = -1e300;                     // of a number, or of each number of a list
 };
 
 const std::vector<Key>& keys();
@@ -54,7 +54,8 @@ struct Job {
   Settings settings;
 };
 
-// `path`: a folder with pilot.toml (or job.py), a job file, or a pilot.toml. `assignments`: the --set arguments, in order.
+// `path`: a folder with pilot.toml (or job.py), a job file, or a pilot.toml. `assignments`: the --set arguments, in
+// order.
 Job find_job(const std::filesystem::path& path, const std::vector<std::string>& assignments);
 
 // The word of `known` that is nearest to `word`, or "" if none is near enough to be meant.

@@ -18,9 +18,12 @@ Verdict gate_verdict(int gate, const Context& context) {
     if (static_cast<int>(check.gate) != gate || !check.must || !check.judge) continue;
     const auto judged = context.results().find(std::string(check.id));
     any = true;
-    if (judged == context.results().end()) open = true;
-    else if (judged->second.verdict == Verdict::Stop) return Verdict::Stop;
-    else if (judged->second.verdict == Verdict::NotJudged) open = true;
+    if (judged == context.results().end())
+      open = true;
+    else if (judged->second.verdict == Verdict::Stop)
+      return Verdict::Stop;
+    else if (judged->second.verdict == Verdict::NotJudged)
+      open = true;
   }
   return open || !any ? Verdict::NotJudged : Verdict::Pass;
 }
@@ -35,9 +38,18 @@ class SheetBuilder {
     gates();
     checks();
     not_tested();
-    json sheet = {{"schema", 1}, {"verdict", verdict_name(verdict_)}, {"asked_gates", in_.asked}, {"passed_gates", passed_},
-                  {"ready", false}, {"rehearsal", rehearsal()}, {"injected", in_.context.injected()}, {"fields", fields_of(in_.context)},
-                  {"checks", checks_}, {"not_tested", not_tested_}, {"series", series()}, {"tensors", tensors_},
+    json sheet = {{"schema", 1},
+                  {"verdict", verdict_name(verdict_)},
+                  {"asked_gates", in_.asked},
+                  {"passed_gates", passed_},
+                  {"ready", false},
+                  {"rehearsal", rehearsal()},
+                  {"injected", in_.context.injected()},
+                  {"fields", fields_of(in_.context)},
+                  {"checks", checks_},
+                  {"not_tested", not_tested_},
+                  {"series", series()},
+                  {"tensors", tensors_},
                   {"files", in_.context.manifest().value("files", json::object())}};
     sheet["fields"]["not_tested"] = ids(not_tested_);
     for (auto& [name, file] : sheet["files"].items()) file = file.at("sha256");
@@ -50,7 +62,8 @@ class SheetBuilder {
   void gates() {
     verdict_ = Verdict::Pass;
     for (int64_t gate : in_.asked) {
-      const Verdict judged = gate > in_.last_judged ? Verdict::NotJudged : gate_verdict(static_cast<int>(gate), in_.context);
+      const Verdict judged =
+          gate > in_.last_judged ? Verdict::NotJudged : gate_verdict(static_cast<int>(gate), in_.context);
       if (judged == Verdict::Pass || judged == Verdict::NotApplicable) {
         passed_.push_back(gate);
       } else if (verdict_ == Verdict::Pass) {
@@ -73,11 +86,18 @@ class SheetBuilder {
         result.measured.erase("rows");
       }
       if (check.must && result.verdict == Verdict::Stop) stopped_.push_back(std::string(check.id));
-      if (check.must && result.verdict == Verdict::NotJudged && check.gate != Gate::Decision) open_.push_back(std::string(check.id));
+      if (check.must && result.verdict == Verdict::NotJudged && check.gate != Gate::Decision)
+        open_.push_back(std::string(check.id));
       std::sort(result.evidence.begin(), result.evidence.end());
       result.evidence.erase(std::unique(result.evidence.begin(), result.evidence.end()), result.evidence.end());
-      checks_.push_back({{"id", check.id}, {"gate", gate_field(check.gate)}, {"must", check.must}, {"verdict", verdict_name(result.verdict)},
-                         {"title", check.title}, {"measured", result.measured}, {"rule", result.rule}, {"evidence", result.evidence},
+      checks_.push_back({{"id", check.id},
+                         {"gate", gate_field(check.gate)},
+                         {"must", check.must},
+                         {"verdict", verdict_name(result.verdict)},
+                         {"title", check.title},
+                         {"measured", result.measured},
+                         {"rule", result.rule},
+                         {"evidence", result.evidence},
                          {"why", result.why}});
     }
   }
@@ -107,7 +127,8 @@ class SheetBuilder {
     const int gate = static_cast<int>(check.gate);
     if (!check.judge) return "not in this release";
     if (check.gate == Gate::Decision || check.gate == Gate::Inventory) return "nothing to decide";
-    if (std::find(in_.asked.begin(), in_.asked.end(), gate) == in_.asked.end()) return "gate " + std::to_string(gate) + " was not asked for";
+    if (std::find(in_.asked.begin(), in_.asked.end(), gate) == in_.asked.end())
+      return "gate " + std::to_string(gate) + " was not asked for";
     return "the run ended at gate " + std::to_string(in_.last_judged);
   }
 
@@ -119,7 +140,9 @@ class SheetBuilder {
 
   json series() const {
     json result = {{"loss", {{"steps", json::array()}}}, {"grad_norm", {{"steps", json::array()}}}};
-    const struct { const char *name, *side, *task; } lines[] = {
+    const struct {
+      const char *name, *side, *task;
+    } lines[] = {
         {"reference", "reference", "base"}, {"candidate", "candidate", "base"}, {"float64", "reference", "float64"}};
     for (const auto& line : lines) {
       if (!in_.context.ended(line.side, line.task)) continue;
@@ -145,9 +168,13 @@ class SheetBuilder {
              (verdict_ == Verdict::Stop ? "caught by " + first(stopped_) : "not caught by a stop; never a pass") + ".";
     }
     switch (verdict_) {
-      case Verdict::Pass: return gates + " passed on " + in_.context.settings().text("candidate", "device") + "; not shown on a TPU.";
-      case Verdict::Stop: return "gate " + std::to_string(failed_gate_) + ": " + first(stopped_) + ".";
-      default: return "gate " + std::to_string(failed_gate_) + ": " + (open_.empty() ? "no check of it is in this release" : first(open_)) + ".";
+      case Verdict::Pass:
+        return gates + " passed on " + in_.context.settings().text("candidate", "device") + "; not shown on a TPU.";
+      case Verdict::Stop:
+        return "gate " + std::to_string(failed_gate_) + ": " + first(stopped_) + ".";
+      default:
+        return "gate " + std::to_string(failed_gate_) + ": " +
+               (open_.empty() ? "no check of it is in this release" : first(open_)) + ".";
     }
   }
 
@@ -159,11 +186,14 @@ class SheetBuilder {
 
   json next() const {
     json steps = json::array();
-    if (!in_.divergence.empty()) steps.push_back("Look at " + in_.divergence + ": the first module that differs, with its tensors and repro.py.");
+    if (!in_.divergence.empty())
+      steps.push_back("Look at " + in_.divergence + ": the first module that differs, with its tensors and repro.py.");
     for (const std::string& id : stopped_) steps.push_back("Put right " + first({id}) + ".");
     for (const std::string& id : open_) steps.push_back("Make it judged: " + first({id}) + ".");
-    if (verdict_ == Verdict::Stop) steps.push_back("Then rerun with one variable changed and --parent naming this run folder.");
-    if (verdict_ == Verdict::Pass) steps.push_back("Run the same gates on the TPU itself; then gates 2 and 3. A rehearsal is never `ready`.");
+    if (verdict_ == Verdict::Stop)
+      steps.push_back("Then rerun with one variable changed and --parent naming this run folder.");
+    if (verdict_ == Verdict::Pass)
+      steps.push_back("Run the same gates on the TPU itself; then gates 2 and 3. A rehearsal is never `ready`.");
     return steps;
   }
 

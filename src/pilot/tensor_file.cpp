@@ -19,9 +19,9 @@ struct Format {
   size_t size;
 };
 
-constexpr Format kFormats[] = {{"F64", "float64", 8}, {"F32", "float32", 4}, {"F16", "float16", 2}, {"BF16", "bfloat16", 2},
-                               {"I64", "int64", 8},   {"I32", "int32", 4},   {"I16", "int16", 2},   {"I8", "int8", 1},
-                               {"U8", "uint8", 1},    {"BOOL", "bool", 1}};
+constexpr Format kFormats[] = {
+    {"F64", "float64", 8}, {"F32", "float32", 4}, {"F16", "float16", 2}, {"BF16", "bfloat16", 2}, {"I64", "int64", 8},
+    {"I32", "int32", 4},   {"I16", "int16", 2},   {"I8", "int8", 1},     {"U8", "uint8", 1},      {"BOOL", "bool", 1}};
 
 template <typename T>
 T element(const std::string& bytes, size_t i) {
@@ -72,8 +72,12 @@ Tensor read_tensor(const json& entry, const std::string& data, size_t begin_of_d
   }
   const uint64_t begin = entry.at("data_offsets").at(0), end = entry.at("data_offsets").at(1);
   const size_t available = data.size() - begin_of_data;
-  if (end < begin || end > available) throw std::runtime_error("ends at byte " + std::to_string(end) + " of " + std::to_string(available) + ": the file is cut short");
-  if (end - begin != tensor.count() * size) throw std::runtime_error("has " + std::to_string(end - begin) + " bytes, its shape wants " + std::to_string(tensor.count() * size));
+  if (end < begin || end > available)
+    throw std::runtime_error("ends at byte " + std::to_string(end) + " of " + std::to_string(available) +
+                             ": the file is cut short");
+  if (end - begin != tensor.count() * size)
+    throw std::runtime_error("has " + std::to_string(end - begin) + " bytes, its shape wants " +
+                             std::to_string(tensor.count() * size));
   tensor.bytes = data.substr(begin_of_data + begin, end - begin);
   return tensor;
 }
@@ -95,10 +99,14 @@ std::vector<double> Tensor::values() const {
 std::vector<int64_t> Tensor::ordered() const {
   std::vector<int64_t> result(count());
   for (size_t i = 0; i < result.size(); ++i) {
-    if (dtype == "float32") result[i] = in_order(element<uint32_t>(bytes, i));
-    else if (dtype == "float64") result[i] = in_order(element<uint64_t>(bytes, i));
-    else if (dtype == "float16" || dtype == "bfloat16") result[i] = in_order(element<uint16_t>(bytes, i));
-    else result[i] = static_cast<int64_t>(value_at(*this, i));
+    if (dtype == "float32")
+      result[i] = in_order(element<uint32_t>(bytes, i));
+    else if (dtype == "float64")
+      result[i] = in_order(element<uint64_t>(bytes, i));
+    else if (dtype == "float16" || dtype == "bfloat16")
+      result[i] = in_order(element<uint16_t>(bytes, i));
+    else
+      result[i] = static_cast<int64_t>(value_at(*this, i));
   }
   return result;
 }
@@ -109,8 +117,10 @@ std::map<std::string, Tensor> read_tensors(const std::filesystem::path& file) {
   if (!in) throw NotJudgedError(name + " cannot be read");
   const std::string data{std::istreambuf_iterator<char>(in), {}};
   const uint64_t length = data.size() >= 8 ? element<uint64_t>(data, 0) : 0;
-  if (data.size() < 8 || length > data.size() - 8) throw NotJudgedError(name + " is cut short: its header is not whole");
-  const json header = json::parse(data.begin() + 8, data.begin() + 8 + static_cast<std::ptrdiff_t>(length), nullptr, false);
+  if (data.size() < 8 || length > data.size() - 8)
+    throw NotJudgedError(name + " is cut short: its header is not whole");
+  const json header =
+      json::parse(data.begin() + 8, data.begin() + 8 + static_cast<std::ptrdiff_t>(length), nullptr, false);
   if (!header.is_object()) throw NotJudgedError(name + " is no safetensors file");
   std::map<std::string, Tensor> tensors;
   for (const auto& [key, entry] : header.items()) {

@@ -15,8 +15,8 @@ struct Tensor {
   std::string bytes;  // dense, row-major, little-endian
 
   size_t count() const;
-  std::vector<double> values() const;            // exact for all dtypes but int64 beyond 2^53
-  std::vector<int64_t> ordered() const;          // floats as integers in the order of their values: a difference is in ULP
+  std::vector<double> values() const;    // exact for all dtypes but int64 beyond 2^53
+  std::vector<int64_t> ordered() const;  // floats as integers in the order of their values: a difference is in ULP
   bool is_float() const { return dtype.find("float") != std::string::npos; }
 };
 

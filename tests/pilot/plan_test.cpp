@@ -27,7 +27,8 @@ TEST(PlanTest, NamesAreUniqueAndWhatIsWaitedForExists) {
   std::set<std::string> names;
   const auto plan = whole_plan(Settings());
   for (const Process& process : plan) {
-    for (const Task& task : process.tasks) EXPECT_TRUE(names.insert(process.side + "/" + task.name).second) << task.name;
+    for (const Task& task : process.tasks)
+      EXPECT_TRUE(names.insert(process.side + "/" + task.name).second) << task.name;
   }
   for (const Process& process : plan) {
     for (const std::string& needed : process.after) EXPECT_TRUE(names.contains(needed)) << needed;
@@ -60,7 +61,7 @@ TEST(PlanTest, ResumeIsInMidEpochAndAtItsBorderAfterTheFirstEpoch) {
   for (int64_t epoch : {0, 1, 2, 5, 8, 100}) {
     settings.set("job.steps_per_epoch=" + std::to_string(epoch));
     const ResumeSteps steps = resume_steps(settings);
-    EXPECT_GE(steps.mid + 1, steps.epoch) << epoch;          // in an epoch >= 1
+    EXPECT_GE(steps.mid + 1, steps.epoch) << epoch;  // in an epoch >= 1
     EXPECT_EQ((steps.border + 1) % steps.epoch, 0) << epoch;
     EXPECT_GE(steps.end - 1 - std::max(steps.mid, steps.border), 3) << epoch;
     EXPECT_TRUE(steps.epoch == 1 || (steps.mid + 1) % steps.epoch != 0) << epoch;

@@ -30,7 +30,8 @@ struct Log {
 
 class FakeWorker : public RunningWorker {
  public:
-  FakeWorker(std::string name, Script script, Log& log) : name_(std::move(name)), script_(std::move(script)), log_(log) {
+  FakeWorker(std::string name, Script script, Log& log)
+      : name_(std::move(name)), script_(std::move(script)), log_(log) {
     log_.most = std::max(log_.most, ++log_.running);
   }
   ~FakeWorker() override { --log_.running; }
@@ -57,17 +58,22 @@ class FakeLauncher : public Launcher {
   std::unique_ptr<RunningWorker> launch(const Process& process) override {
     log.started.push_back(process.name());
     Script script;
-    if (const auto found = scripts.find(process.name()); found != scripts.end()) script = found->second;
-    else for (const Task& task : process.tasks) script.events.push_back(event("task.end", task.name));
+    if (const auto found = scripts.find(process.name()); found != scripts.end())
+      script = found->second;
+    else
+      for (const Task& task : process.tasks) script.events.push_back(event("task.end", task.name));
     return std::make_unique<FakeWorker>(process.name(), script, log);
   }
-  void task_done(const std::string& side, const std::string& task) override { log.ended_tasks.push_back(side + "/" + task); }
+  void task_done(const std::string& side, const std::string& task) override {
+    log.ended_tasks.push_back(side + "/" + task);
+  }
 
   std::map<std::string, Script> scripts;
   Log log;
 };
 
-Process process(const std::string& side, const std::vector<std::string>& tasks, const std::vector<std::string>& after = {}) {
+Process process(const std::string& side, const std::vector<std::string>& tasks,
+                const std::vector<std::string>& after = {}) {
   Process made;
   made.side = side;
   made.after = after;
@@ -77,7 +83,9 @@ Process process(const std::string& side, const std::vector<std::string>& tasks, 
 
 class SchedulerTest : public testing::Test {
  protected:
-  std::vector<Failure> run(const std::vector<Process>& plan) { return run_processes(plan, done, launcher, options, progress); }
+  std::vector<Failure> run(const std::vector<Process>& plan) {
+    return run_processes(plan, done, launcher, options, progress);
+  }
 
   FakeLauncher launcher;
   std::set<std::string> done;
@@ -86,8 +94,9 @@ class SchedulerTest : public testing::Test {
 };
 
 TEST_F(SchedulerTest, StartsWhatIsReadyOneASide) {
-  const auto failures = run({process("reference", {"base"}), process("candidate", {"base", "fault"}, {"reference/base"}),
-                             process("reference", {"repeat"}), process("candidate", {"straight"})});
+  const auto failures =
+      run({process("reference", {"base"}), process("candidate", {"base", "fault"}, {"reference/base"}),
+           process("reference", {"repeat"}), process("candidate", {"straight"})});
   EXPECT_TRUE(failures.empty());
   EXPECT_EQ(done.size(), 5u);
   EXPECT_EQ(launcher.log.started.front(), "reference/base");
@@ -103,8 +112,10 @@ TEST_F(SchedulerTest, DoesNotRepeatWhatIsDone) {
 }
 
 TEST_F(SchedulerTest, ACandidateThatRaisesLeavesTheOthersRunning) {
-  launcher.scripts["candidate/base"] = {{event("error", "base", {{"type", "NotImplementedError"}, {"message", "no row for aten::foo"}})}, Ended{1, 0}};
-  const auto failures = run({process("candidate", {"base", "fault"}), process("candidate", {"after"}, {"candidate/base"}), process("reference", {"repeat"})});
+  launcher.scripts["candidate/base"] = {
+      {event("error", "base", {{"type", "NotImplementedError"}, {"message", "no row for aten::foo"}})}, Ended{1, 0}};
+  const auto failures = run({process("candidate", {"base", "fault"}),
+                             process("candidate", {"after"}, {"candidate/base"}), process("reference", {"repeat"})});
   ASSERT_EQ(failures.size(), 1u);
   EXPECT_EQ(failures[0].task, "base");
   EXPECT_EQ(failures[0].exit_code, 1);
@@ -139,7 +150,8 @@ TEST_F(SchedulerTest, AnEndWithoutTheTasksEndIsAFailure) {
 
 TEST_F(SchedulerTest, KillsInsideASaveAfterOneWasFinished) {
   const auto save = [](const char* kind, int number) { return event(kind, "crash-save", {{"number", number}}); };
-  launcher.scripts["candidate/crash-save"] = {{save("save.begin", 1), save("save.end", 1), save("save.begin", 2)}, std::nullopt};
+  launcher.scripts["candidate/crash-save"] = {{save("save.begin", 1), save("save.end", 1), save("save.begin", 2)},
+                                              std::nullopt};
   Process crash = process("candidate", {"crash-save"});
   crash.kill_in_save = true;
   EXPECT_TRUE(run({crash}).empty());

@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
 #include <unistd.h>
 
 #include <filesystem>
@@ -69,7 +68,8 @@ TEST_F(PilotFileTest, AnUnknownKeyIsQuotedWithASuggestion) {
 }
 
 TEST_F(PilotFileTest, AnUnknownSectionHasASuggestion) {
-  EXPECT_THAT(message("[candidat]\ndevice = \"cpu\"\n"), HasSubstr("unknown section `candidat`; did you mean `candidate`?"));
+  EXPECT_THAT(message("[candidat]\ndevice = \"cpu\"\n"),
+              HasSubstr("unknown section `candidat`; did you mean `candidate`?"));
 }
 
 TEST_F(PilotFileTest, AWrongTypeNamesWhatIsWanted) {
@@ -85,7 +85,9 @@ TEST_F(PilotFileTest, AWrongValueIsRefused) {
   EXPECT_THAT(message("[candidate]\nnumerics = \"exakt\"\n"), HasSubstr("did you mean `exact`?"));
 }
 
-TEST_F(PilotFileTest, MalformedTomlHasLineAndColumn) { EXPECT_THAT(message("[pilot]\nowner = \n"), HasSubstr("pilot.toml:2:")); }
+TEST_F(PilotFileTest, MalformedTomlHasLineAndColumn) {
+  EXPECT_THAT(message("[pilot]\nowner = \n"), HasSubstr("pilot.toml:2:"));
+}
 
 TEST_F(PilotFileTest, SetTakesBareTextAndToml) {
   Settings settings;
