@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -52,30 +53,37 @@ std::unique_ptr<Runtime> load() {
 }
 
 // ---- results that may still be computed ----
+// The last few results, and older ones that were not ready when their place was taken. Weak: nothing here keeps memory alive, and
+// few places, since a weak reference still holds a Buffer's control block.
 class Pending {
  public:
   void add(const BufferRef& buffer) {
     const std::lock_guard lock(mutex_);
-    if (buffers_.size() >= kLimit) std::erase_if(buffers_, [](const auto& weak) { return weak.expired() || weak.lock()->is_ready(); });
-    buffers_.push_back(buffer);
+    std::weak_ptr<pjrt::Buffer>& place = recent_[next_++ % recent_.size()];
+    if (const BufferRef old = place.lock(); old && !old->is_ready()) late_.push_back(old);
+    place = buffer;
   }
   std::vector<std::weak_ptr<pjrt::Buffer>> take() {
     const std::lock_guard lock(mutex_);
-    return std::exchange(buffers_, {});
+    std::vector<std::weak_ptr<pjrt::Buffer>> all = std::exchange(late_, {});
+    for (auto& place : recent_) all.push_back(std::exchange(place, {}));
+    return all;
   }
   bool idle() {
     const std::lock_guard lock(mutex_);
-    std::erase_if(buffers_, [](const auto& weak) {
+    const auto done = [](const std::weak_ptr<pjrt::Buffer>& weak) {
       const BufferRef buffer = weak.lock();
       return !buffer || buffer->is_ready();
-    });
-    return buffers_.empty();
+    };
+    std::erase_if(late_, done);
+    return late_.empty() && std::all_of(recent_.begin(), recent_.end(), done);
   }
 
  private:
-  static constexpr size_t kLimit = 512;
   std::mutex mutex_;
-  std::vector<std::weak_ptr<pjrt::Buffer>> buffers_;
+  std::array<std::weak_ptr<pjrt::Buffer>, 16> recent_;
+  size_t next_ = 0;
+  std::vector<std::weak_ptr<pjrt::Buffer>> late_;
 };
 Pending& pending(c10::DeviceIndex device) {
   static auto* all = new std::array<Pending, 64>;
