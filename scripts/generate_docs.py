@@ -41,6 +41,7 @@ def expectation_table():
 def pages():
     return {
         ROOT / "docs/checks.md": output_of("checks", "--markdown"),
+        ROOT / "docs/pilot-file.md": output_of("keys", "--markdown"),
         ROOT / "docs/support-matrix.md": output_of("ops", "--markdown") + expectation_table(),
     }
 

@@ -11,6 +11,7 @@ int run_command(pilot::RunOptions options, bool json);
 int doctor_command(pilot::RunOptions options, bool json);
 int report_command(const std::string& run_folder);
 int checks_command(bool markdown, bool json);
+int keys_command(bool markdown, bool json);
 int ops_command(const std::string& name, bool markdown, bool json);
 int worker_command(const std::string& export_to);
 

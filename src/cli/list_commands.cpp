@@ -1,4 +1,4 @@
-// checks, ops, worker: lists and files that need no run.
+// checks, keys, ops, worker: lists and files that need no run.
 #include <fstream>
 #include <iostream>
 #include <sstream>
@@ -22,6 +22,19 @@ int checks_command(bool markdown, bool as_json) {
       std::string id(check.id);
       id.resize(std::max<size_t>(id.size(), 22), ' ');
       std::cout << id << (check.judge ? "" : "(not in this release) ") << check.title << "\n";
+    }
+  }
+  return 0;
+}
+
+int keys_command(bool markdown, bool as_json) {
+  if (as_json) {
+    std::cout << pilot::keys_json().dump(2) << "\n";
+  } else if (markdown) {
+    std::cout << pilot::keys_markdown();
+  } else {
+    for (const pilot::Key& key : pilot::keys()) {
+      std::cout << key.section << "." << key.name << " = " << key.fallback.dump() << "  " << key.help << "\n";
     }
   }
   return 0;

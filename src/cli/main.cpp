@@ -69,9 +69,10 @@ int parse_and_run(int argc, char** argv) {
   CLI::App* report = app.add_subcommand("report", "print the sheet of a run and write its report.html");
   report->add_option("run", arguments.folder, "a run folder")->required();
   CLI::App* checks = app.add_subcommand("checks", "list every check");
+  CLI::App* keys = app.add_subcommand("keys", "list every key of pilot.toml with its default");
   CLI::App* ops = app.add_subcommand("ops", "list the ATen overloads that the backend has");
   ops->add_option("name", arguments.name, "an overload or an op, for example add or add.out");
-  for (CLI::App* command : {checks, ops}) {
+  for (CLI::App* command : {checks, keys, ops}) {
     command->add_flag("--markdown", arguments.markdown, "a table for docs/");
     command->add_flag("--json", arguments.json, "one JSON document on stdout");
   }
@@ -97,6 +98,7 @@ int parse_and_run(int argc, char** argv) {
   if (*doctor) return tpupilot::cli::doctor_command(arguments.run, arguments.json);
   if (*report) return tpupilot::cli::report_command(arguments.folder);
   if (*checks) return tpupilot::cli::checks_command(arguments.markdown, arguments.json);
+  if (*keys) return tpupilot::cli::keys_command(arguments.markdown, arguments.json);
   if (*ops) return tpupilot::cli::ops_command(arguments.name, arguments.markdown, arguments.json);
   if (*worker) return tpupilot::cli::worker_command(arguments.export_to);
   std::fputs(kFirstScreen, stdout);

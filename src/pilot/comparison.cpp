@@ -96,7 +96,7 @@ SetResult compare_sets(const Context& context, const SetRequest& request) {
     if ((!request.wanted || request.wanted(name)) && !reference.contains(name))
       result.unmatched.push_back(name + " (on the candidate only)");
   }
-  std::stable_sort(stopped.begin(), stopped.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::sort(stopped.rbegin(), stopped.rend());
   for (auto& [severity, name] : stopped) result.stopped.push_back(name);
   return result;
 }

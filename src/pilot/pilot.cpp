@@ -90,8 +90,7 @@ json draft_manifest(const Job& job, const RunOptions& options) {
           {"finished", false},
           {"comparable",
            {{"job_sha256", job_facts["sha256"]},
-            {"candidate.lock_sha256", nullptr},
-            {"candidate.python", nullptr},
+            {"candidate.environment_sha256", nullptr},
             {"candidate.plugin_sha256", nullptr}}},
           {"tasks", json::object()},
           {"files", json::object()}};
@@ -261,8 +260,8 @@ class Run {
       state.add_file(side + "/lock.json");
     }
     const json candidate = context.need("candidate", "environment", "environment");
-    comparable["candidate.lock_sha256"] = context.lock_hash("candidate");
-    comparable["candidate.python"] = candidate.value("python", json());
+    comparable["candidate.environment_sha256"] =
+        sha256_of(json{candidate.value("python", json()), context.lock_hash("candidate")});
     const json backend = candidate.value("device", json::object()).value("backend", json());
     comparable["candidate.plugin_sha256"] = backend.is_object() ? backend.value("plugin_sha256", json()) : json();
     state.set("comparable", comparable);

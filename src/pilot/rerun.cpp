@@ -31,8 +31,11 @@ json flat(const json& manifest) {
   for (const auto& [name, value] : comparable.items()) {
     if (!value.is_null()) keys[name] = value;
   }
-  // Which gates are asked and who answers for it do not change what a gate measures.
-  for (const char* name : {"pilot.gates", "pilot.owner", "pilot.step_timeout"}) keys.erase(name);
+  // Which gates are asked and who answers for it do not change what a gate measures; behind the paths stand hashes.
+  for (const char* name : {"pilot.gates", "pilot.owner", "pilot.step_timeout", "reference.python", "candidate.python",
+                           "candidate.plugin", "job.file"}) {
+    keys.erase(name);
+  }
   return keys;
 }
 

@@ -75,7 +75,7 @@ RunState::RunState(fs::path folder, json draft, const std::string& worker_source
       throw Error("[run folder] " + folder_.string() +
                   " holds a finished run; nothing is overwritten. Name another folder with --out.");
     }
-    if (before.value("config_sha256", "") != manifest_.at("config_sha256")) {
+    if (before.value("config_sha256", "") != manifest_.at("config_sha256").get<std::string>()) {
       throw Error("[run folder] " + folder_.string() +
                   " holds an unfinished run of another job or other settings; name another folder with --out.");
     }

@@ -66,6 +66,32 @@ const std::vector<Key>& keys() {
   return table;
 }
 
+json keys_json() {
+  json rows = json::array();
+  for (const Key& key : keys()) {
+    rows.push_back({{"section", key.section},
+                    {"key", key.name},
+                    {"default", key.fallback},
+                    {"help", key.help},
+                    {"choices", key.choices}});
+  }
+  return rows;
+}
+
+std::string keys_markdown() {
+  std::ostringstream out;
+  out << "# pilot.toml\n\nMade by `tpupilot keys --markdown`. Every key has a default; an unknown key is an error. "
+         "`--set "
+         "section.key=value` overrides the file.\n\n| key | default | meaning |\n|---|---|---|\n";
+  for (const Key& key : keys()) {
+    std::string choices;
+    for (std::string_view choice : key.choices) choices += (choices.empty() ? "; one of " : ", ") + json(choice).dump();
+    out << "| `" << key.section << "." << key.name << "` | `" << key.fallback.dump() << "` | " << key.help << choices
+        << " |\n";
+  }
+  return out.str();
+}
+
 std::string nearest(std::string_view word, const std::vector<std::string_view>& known) {
   size_t best = std::max<size_t>(2, word.size() / 3) + 1;
   std::string found;

@@ -23,6 +23,8 @@ struct Key {
 };
 
 const std::vector<Key>& keys();
+std::string keys_markdown();  // docs/pilot-file.md
+nlohmann::json keys_json();
 
 // A value for every key. Immutable after load() but for set().
 class Settings {

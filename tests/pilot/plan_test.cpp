@@ -117,7 +117,7 @@ TEST(ProfileTest, RangesAreInclusive) {
 json manifest_with(const std::vector<std::string>& assignments) {
   Settings settings;
   for (const std::string& assignment : assignments) settings.set(assignment);
-  return {{"settings", settings.json()}, {"comparable", {{"candidate.lock_sha256", "a"}}}};
+  return {{"settings", settings.json()}, {"comparable", {{"candidate.environment_sha256", "a"}}}};
 }
 
 TEST(RerunTest, OneVariableMayChange) {
@@ -144,9 +144,9 @@ TEST(RerunTest, AStoppedParentIsNotScaledUp) {
 
 TEST(RerunTest, AnUnknownLockIsNotADifference) {
   json now = manifest_with({});
-  now["comparable"]["candidate.lock_sha256"] = nullptr;
+  now["comparable"]["candidate.environment_sha256"] = nullptr;
   EXPECT_TRUE(comparable_differences(manifest_with({}), now).empty());
-  now["comparable"]["candidate.lock_sha256"] = "b";
+  now["comparable"]["candidate.environment_sha256"] = "b";
   EXPECT_EQ(comparable_differences(manifest_with({}), now).size(), 1u);
 }
 

@@ -1,0 +1,42 @@
+"""The pilot against the device that this project brings, on the CPU plugin."""
+
+import shutil
+
+import pytest
+from conftest import JOBS, ROOT, check
+
+
+@pytest.fixture(autouse=True)
+def autoload(pilot):
+    del pilot.environment["TORCH_DEVICE_BACKEND_AUTOLOAD"]
+
+
+def test_digits_passes_as_a_rehearsal(pilot):
+    code, sheet, errors = pilot.run(ROOT / "examples" / "digits", device="tpu")
+    not_good = {c["id"]: c["why"] for c in sheet["checks"] if c["must"] and c["verdict"] in ("stop", "not-judged")}
+    assert set(not_good) <= {"dec.targets"}, not_good
+    assert code == 0 and sheet["verdict"] == "pass" and sheet["rehearsal"] and not sheet["ready"], errors
+    placement = check(sheet, "par.placement")
+    assert placement["verdict"] == "pass" and placement["measured"]["ops_on_device"] > 50
+    assert placement["measured"]["fallbacks"] == 0
+    assert check(sheet, "env.backend-proof")["verdict"] == "pass"
+    assert sheet["fields"]["plugin_sha256"] and len(sheet["tensors"]) > 20
+
+
+def test_an_op_without_a_row_is_named(pilot):
+    code, sheet, _ = pilot.run(JOBS / "unsupported_op", device="tpu")
+    assert code == 1 and sheet["verdict"] == "stop"
+    forward = check(sheet, "par.forward")
+    assert forward["verdict"] == "stop" and "bessel_j0" in forward["why"], forward["why"]
+    assert "job.py:15" in forward["why"]
+    assert check(sheet, "par.drift")["verdict"] == "not-judged"
+
+
+@pytest.mark.parametrize("kind", ["missing", "text"])
+def test_a_bad_plugin_stops_gate_zero(pilot, tmp_path, kind):
+    plugin = tmp_path / "plugin.so"
+    if kind == "text":
+        shutil.copy(__file__, plugin)
+    code, sheet, _ = pilot.run(JOBS / "small", "--set", f"candidate.plugin={plugin}", device="tpu")
+    proof = check(sheet, "env.backend-proof")
+    assert code == 1 and proof["verdict"] == "stop" and "plugin.so" in proof["why"], proof["why"]
