@@ -5,6 +5,8 @@ works. ``import tpupilot`` does the same. Importing loads no plugin; the first o
 """
 
 import atexit
+import importlib
+import importlib.util
 import os
 import time
 import warnings
@@ -37,8 +39,7 @@ def _autoload():
 
 
 def _register():
-    import importlib.util
-
+    torch = importlib.import_module("torch")  # importing tpupilot first ends here before the module's own `torch` exists
     if importlib.util.find_spec("torch_tpu") is not None:
         _state["owner"] = "torch_tpu"  # Google's backend owns the device name; ours stands aside
         return

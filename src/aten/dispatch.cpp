@@ -4,6 +4,7 @@
 #include <c10/util/flat_hash_map.h>
 #include <torch/library.h>
 
+#include <map>
 #include <mutex>
 
 #include "aten/counters.h"
@@ -16,9 +17,13 @@
 namespace tpupilot::aten {
 namespace {
 
+constexpr auto kCoreDefault = c10::DispatchKey::CompositeExplicitAutogradNonFunctional;
+
 class RowKernel final : public c10::OperatorKernel {
  public:
-  explicit RowKernel(const ops::Row* row) { overload_.row = row; }
+  // `derived`: a functional overload that core would serve by the row's .out overload. It gets programs of its own, since core's way
+  // there (a TensorIterator and a second dispatch) costs as much as a small program.
+  explicit RowKernel(const ops::Row* row, bool derived = false) : derived_(derived) { overload_.row = row; }
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
     std::call_once(once_, [&] {
@@ -44,10 +49,18 @@ class RowKernel final : public c10::OperatorKernel {
     TensorRefs tensors;
     make_key(overload_.facts, arguments, key, tensors);
     if (Recorder::current() != nullptr) {
+      if (derived_) return overload_.handle->callBoxedForDispatchKey(kCoreDefault, *stack);
       record_call(overload_, arguments, tensors, key, stack);
       return;
     }
     const Program* program = find(key);
+    if (program == nullptr && derived_) {
+      torch::jit::Stack results;
+      adopt(key, arguments, tensors, results);
+      stack->erase(stack->end() - static_cast<std::ptrdiff_t>(count), stack->end());
+      stack->insert(stack->end(), results.begin(), results.end());
+      return;
+    }
     if (program == nullptr) {
       // Meta kernels are Python: no lock is held while the program is built. Two threads may build one program twice.
       program = keep(key, build_program(overload_, arguments, tensors, key));
@@ -68,12 +81,54 @@ class RowKernel final : public c10::OperatorKernel {
     return programs_.emplace(key, std::move(program)).first->second.get();  // programs stay for the life of the process
   }
 
+  // Programs of overloads that core derives are made from what core's own kernel returned: it checks the arguments, in its own words,
+  // allocates, and calls our .out overload, whose program this one shares.
+  const Program* adopt(const Key& key, Arguments arguments, const TensorRefs& tensors, torch::jit::Stack& results) {
+    results.assign(arguments.begin(), arguments.end());
+    overload_.handle->callBoxedForDispatchKey(kCoreDefault, results);
+    return keep(key, build_program(overload_, arguments, tensors, results));
+  }
+
   Overload overload_;
+  bool derived_;
   std::once_flag once_;
   std::mutex mutex_;
   ska::flat_hash_map<Key, std::unique_ptr<Program>, KeyHash, KeyEqual> programs_;
   std::atomic<int64_t> signatures_{0};
 };
+
+// "add.out" -> "add.Tensor": the functional overload that core derives from a structured one, found by its schema: the same
+// arguments without the ones that are written.
+std::map<std::string, std::string> functional_overloads() {
+  const auto name_of = [](const c10::FunctionSchema& s) {
+    const std::string base = s.name().substr(s.name().find("::") + 2);
+    return s.overload_name().empty() ? base : base + "." + s.overload_name();
+  };
+  const auto inputs_of = [](const c10::FunctionSchema& s) {
+    std::string text = s.name();
+    for (const c10::Argument& a : s.arguments()) {
+      if (a.alias_info() == nullptr) text += "," + a.name() + ":" + a.type()->str();
+    }
+    return text;
+  };
+  std::map<std::string, std::string> by_inputs, result;
+  std::vector<std::pair<std::string, std::string>> writers;  // name, inputs
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    const auto op = c10::Dispatcher::singleton().findSchema(name);
+    if (!op || name.name.rfind("aten::", 0) != 0) continue;
+    const c10::FunctionSchema& schema = op->schema();
+    if (schema.is_mutable()) {
+      writers.emplace_back(name_of(schema), inputs_of(schema));
+    } else if (op->hasKernelForDispatchKey(kCoreDefault)) {
+      by_inputs.emplace(inputs_of(schema), name_of(schema));
+    }
+  }
+  for (const auto& [writer, inputs] : writers) {
+    const auto twin = by_inputs.find(inputs);
+    if (twin != by_inputs.end()) result.emplace(writer, twin->second);
+  }
+  return result;
+}
 
 }  // namespace
 
@@ -88,9 +143,18 @@ void register_rows() {
   own_kernels.impl("copy_", torch::CppFunction::makeFromBoxedFunctor(std::make_unique<RowKernel>(&copy_row)));
 
   static torch::Library kernels(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  std::map<std::string, std::string> functional = functional_overloads();
+  for (const ops::Row& row : ops::rows()) {  // a row of its own comes first
+    for (const std::string_view overload : row.overloads) {
+      std::erase_if(functional, [&](const auto& twin) { return twin.second == overload; });
+    }
+  }
   for (const ops::Row& row : ops::rows()) {
     for (const std::string_view overload : row.overloads) {
       kernels.impl(std::string(overload).c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<RowKernel>(&row)));
+      if (const auto twin = functional.find(std::string(overload)); twin != functional.end()) {
+        kernels.impl(twin->second.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<RowKernel>(&row, true)));
+      }
     }
   }
 }

@@ -157,12 +157,11 @@ at::Tensor new_tensor(const hlo::Dims& sizes, const hlo::Dims& strides, c10::Sca
                                                       c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), dtype));
 }
 
-std::unique_ptr<Program> build_program(const Overload& overload, Arguments arguments, const TensorRefs& tensors, const Key& key) {
-  Runtime& rt = runtime();
+namespace {
+
+std::unique_ptr<Program> compiled(const Overload& overload, CallContext& call, Arguments arguments, std::vector<ResultFacts> results) {
   auto program = std::make_unique<Program>();
-  hlo::Builder builder(rt.eager_target);
-  CallContext call(builder, overload.facts, arguments, tensors, nullptr);
-  program->results = result_facts(overload, arguments, call, key);
+  program->results = std::move(results);
   program->resizes = prepare_destinations(overload, program->results, arguments);
   const hlo::Values flats = emit(overload, call, arguments, program->results);
   program->outputs = flats.size();
@@ -172,8 +171,32 @@ std::unique_ptr<Program> build_program(const Overload& overload, Arguments argum
     for (const ResultFacts& r : program->results) types.push_back(r.type);
     program->random_blocks = overload.row->random(types);
   }
-  program->executable = compile(builder, flats, rt.eager_options);
+  program->executable = compile(call.b, flats, runtime().eager_options);
   return program;
+}
+
+}  // namespace
+
+std::unique_ptr<Program> build_program(const Overload& overload, Arguments arguments, const TensorRefs& tensors, const Key& key) {
+  hlo::Builder builder(runtime().eager_target);
+  CallContext call(builder, overload.facts, arguments, tensors, nullptr);
+  return compiled(overload, call, arguments, result_facts(overload, arguments, call, key));
+}
+
+std::unique_ptr<Program> build_program(const Overload& overload, Arguments arguments, const TensorRefs& tensors,
+                                       const torch::jit::Stack& results) {
+  hlo::Builder builder(runtime().eager_target);
+  CallContext call(builder, overload.facts, arguments, tensors, nullptr);
+  std::vector<ResultFacts> facts;
+  for (const c10::IValue& v : results) {
+    const at::Tensor& t = v.toTensor();
+    ResultFacts r;
+    r.type = type_of(t);
+    r.strides = dims_of(t.strides());
+    r.dtype = t.scalar_type();
+    facts.push_back(std::move(r));
+  }
+  return compiled(overload, call, arguments, std::move(facts));
 }
 
 void run_program(const Program& program, const Overload& overload, Arguments arguments, const TensorRefs& tensors,

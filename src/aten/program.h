@@ -44,6 +44,10 @@ struct Overload {
 // Runs the Meta kernel (or the row's shape function), the emitter, and the compiler. `arguments` may be resized (out=).
 std::unique_ptr<Program> build_program(const Overload& overload, Arguments arguments, const TensorRefs& tensors, const Key& key);
 
+// The same for an overload whose results are known from a call that another kernel served: neither Meta kernel nor shape function.
+std::unique_ptr<Program> build_program(const Overload& overload, Arguments arguments, const TensorRefs& tensors,
+                                       const torch::jit::Stack& results);
+
 // Runs it and leaves the results on the stack in place of the arguments.
 void run_program(const Program& program, const Overload& overload, Arguments arguments, const TensorRefs& tensors,
                  torch::jit::Stack* stack);
