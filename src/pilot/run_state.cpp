@@ -235,7 +235,7 @@ std::string RunState::damage(const std::string& relative) const {
       wrong = relative + " was cut short: " + std::to_string(bytes) + " of " + std::to_string(recorded) + " bytes";
     else if (bytes > recorded && !grows(relative))
       wrong = relative + " grew after it was recorded";
-    else if (sha256_of_file(folder_ / relative, recorded) != files[relative].at("sha256"))
+    else if (sha256_of_file(folder_ / relative, recorded) != files[relative].at("sha256").get<std::string>())
       wrong = relative + " changed after it was recorded (SHA-256 differs)";
   }
   return wrong;
