@@ -4,13 +4,15 @@
 #include <cmath>
 #include <sstream>
 
-#include "pilot/digest.h"
-#include "pilot/judge.h"
-#include "pilot/tensor_file.h"
+#include "evidence/digest.h"
+#include "numerics/judge.h"
+#include "numerics/tensor_file.h"
 
 namespace tpupilot::pilot {
 
 using nlohmann::json;
+using numerics::Judgement;
+using numerics::Tensor;
 using Tensors = std::map<std::string, Tensor>;
 
 namespace {
@@ -28,7 +30,7 @@ std::string kind_of(const std::string& what) { return what == "gradients" ? "gra
 // The f64 run's tensors; none if the pilot file asks for no judge, or the job cannot be run in f64.
 Tensors judge_tensors(const Context& context, const SetRequest& request) {
   if (context.settings().text("parity", "judge") != "float64" || !context.ended("reference", "float64")) return {};
-  return read_tensors(context.verified(context.tensors("reference", "float64", request.what, request.step)));
+  return numerics::read_tensors(context.verified(context.tensors("reference", "float64", request.what, request.step)));
 }
 
 // The loss is recorded in f64, but computed in the dtype of the outputs: that dtype's rule is the right one.
@@ -54,7 +56,7 @@ std::string describe(const std::string& name, const json& row) {
 }
 
 std::string working_dtype(const Context& context) {
-  const Tensors gradients = read_tensors(context.verified(context.tensors("reference", "base", "gradients", 0)));
+  const Tensors gradients = numerics::read_tensors(context.verified(context.tensors("reference", "base", "gradients", 0)));
   return gradients.empty() ? "float32" : gradients.begin()->second.dtype;
 }
 
@@ -63,7 +65,7 @@ std::string working_dtype(const Context& context) {
 SetResult compare_sets(const Context& context, const SetRequest& request) {
   const std::string left = context.tensors("reference", request.reference_task, request.what, request.step);
   const std::string right = context.tensors(request.candidate_side, request.candidate_task, request.what, request.step);
-  const Tensors reference = read_tensors(context.verified(left)), candidate = read_tensors(context.verified(right));
+  const Tensors reference = numerics::read_tensors(context.verified(left)), candidate = numerics::read_tensors(context.verified(right));
   const Tensors exact = judge_tensors(context, request);
   const json& thresholds = context.manifest().at("thresholds");
   SetResult result;
@@ -81,8 +83,8 @@ SetResult compare_sets(const Context& context, const SetRequest& request) {
     }
     const auto judge = exact.find(name);
     const bool judgeable = judge != exact.end() && judge->second.shape == tensor.shape && tensor.is_float();
-    Judgement judged = judge_tensor(tensor, other->second, judgeable ? &judge->second : nullptr,
-                                    rule_for(thresholds, computed_dtype(name, tensor, reference)));
+    Judgement judged = numerics::judge_tensor(tensor, other->second, judgeable ? &judge->second : nullptr,
+                                    numerics::rule_for(thresholds, computed_dtype(name, tensor, reference)));
     judged.row["name"] = name;
     judged.row["kind"] = kind_of(request.what);
     judged.row["step"] = request.step;
@@ -103,8 +105,8 @@ SetResult compare_sets(const Context& context, const SetRequest& request) {
 
 std::vector<std::string> differing_tensors(const Context& context, const std::string& left, const std::string& right,
                                            const std::vector<std::string>& but) {
-  const Tensors a = read_tensors(context.verified(left + "/state.safetensors")),
-                b = read_tensors(context.verified(right + "/state.safetensors"));
+  const Tensors a = numerics::read_tensors(context.verified(left + "/state.safetensors")),
+                b = numerics::read_tensors(context.verified(right + "/state.safetensors"));
   const auto skipped = [&](const std::string& name) { return std::find(but.begin(), but.end(), name) != but.end(); };
   std::vector<std::string> names;
   for (const auto& [name, tensor] : a) {
@@ -121,11 +123,11 @@ std::vector<std::string> differing_tensors(const Context& context, const std::st
 std::string broken_checkpoint(const Context& context, const std::string& folder) {
   const auto tensors = context.verified(folder + "/state.safetensors"),
              state_file = context.verified(folder + "/state.json");
-  const json state = json::parse(read_text(state_file), nullptr, false);
+  const json state = json::parse(evidence::read_text(state_file), nullptr, false);
   if (!state.is_object()) return folder + "/state.json is no JSON";
-  if (state.value("tensors_sha256", "") != sha256_of_file(tensors))
+  if (state.value("tensors_sha256", "") != evidence::sha256_of_file(tensors))
     return folder + "/state.safetensors does not have the hash that its state.json names";
-  read_tensors(tensors);
+  numerics::read_tensors(tensors);
   return "";
 }
 
@@ -197,7 +199,7 @@ class JudgeTrial {
   }
 
   void load(const std::string& what) {
-    reference_ = read_tensors(context_.verified(context_.tensors("reference", "base", what, 0)));
+    reference_ = numerics::read_tensors(context_.verified(context_.tensors("reference", "base", what, 0)));
     exact_ = judge_tensors(context_, {what, 0});
   }
 
@@ -206,7 +208,7 @@ class JudgeTrial {
     const Tensor& tensor = reference_[name];
     const auto exact = exact_.find(name);
     const Tensor* judge = exact != exact_.end() && exact->second.shape == tensor.shape ? &exact->second : nullptr;
-    return !judge_tensor(same_in_f64(tensor), changed(tensor, change), judge, rule_for(thresholds_, tensor.dtype))
+    return !numerics::judge_tensor(same_in_f64(tensor), changed(tensor, change), judge, numerics::rule_for(thresholds_, tensor.dtype))
                 .passed;
   }
 

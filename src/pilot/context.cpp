@@ -1,6 +1,6 @@
 #include "pilot/context.h"
 
-#include "pilot/digest.h"
+#include "evidence/digest.h"
 #include "pilot/job_error.h"
 #include "pilot/run_state.h"
 
@@ -120,7 +120,7 @@ fs::path Context::verified(const std::string& relative) const {
 }
 
 std::string Context::lock_hash(const std::string& side) const {
-  return sha256_of(need(side, "environment", "environment").at("packages"));
+  return evidence::sha256_of(need(side, "environment", "environment").at("packages"));
 }
 
 const json& Context::parent_manifest() const {

@@ -5,13 +5,16 @@
 
 #include "pilot/comparison.h"
 #include "pilot/families.h"
-#include "pilot/judge.h"
+#include "numerics/judge.h"
 #include "pilot/repro.h"
-#include "pilot/tensor_file.h"
+#include "numerics/tensor_file.h"
 
 namespace tpupilot::pilot {
 
 using nlohmann::json;
+using numerics::Judgement;
+using numerics::Rule;
+using numerics::Tensor;
 using Tensors = std::map<std::string, Tensor>;
 
 namespace {
@@ -37,8 +40,8 @@ struct ModuleVerdict {
 
 // In the order in which the modules ended: an inner module comes before the one that holds it.
 std::vector<ModuleVerdict> judge_modules(const Context& context) {
-  const Tensors reference = read_tensors(context.verified(context.tensors("reference", "trace", "modules", 0)));
-  const Tensors candidate = read_tensors(context.verified(context.tensors("candidate", "trace", "modules", 0)));
+  const Tensors reference = numerics::read_tensors(context.verified(context.tensors("reference", "trace", "modules", 0)));
+  const Tensors candidate = numerics::read_tensors(context.verified(context.tensors("candidate", "trace", "modules", 0)));
   const json& thresholds = context.manifest().at("thresholds");
   std::vector<ModuleVerdict> modules;
   for (const auto& [name, tensor] : reference) {
@@ -49,7 +52,7 @@ std::vector<ModuleVerdict> judge_modules(const Context& context) {
         other != candidate.end() && other->second.dtype == tensor.dtype && other->second.shape == tensor.shape;
     bool agrees = false;
     if (comparable) {
-      const Judgement judged = judge_tensor(tensor, other->second, nullptr, rule_for(thresholds, tensor.dtype));
+      const Judgement judged = numerics::judge_tensor(tensor, other->second, nullptr, numerics::rule_for(thresholds, tensor.dtype));
       agrees = judged.passed;
       if (parsed.is_output)
         modules.back().max_abs = std::max(modules.back().max_abs, judged.row.at("max_abs").get<double>());
@@ -127,7 +130,7 @@ std::string write_isolate(const Job& job, RunState& state, const Context& contex
   repro.prefix = located->second.measured["prefix"];
   repro.module = module == "(root)" ? "" : module;
   repro.device = context.settings().text("candidate", "device");
-  const Rule rule = rule_for(context.manifest().at("thresholds"), "float32");
+  const Rule rule = numerics::rule_for(context.manifest().at("thresholds"), "float32");
   repro.rtol = rule.rtol;
   repro.atol = rule.atol;
   write_repro(repro, state.folder() / "isolate");

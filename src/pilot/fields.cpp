@@ -1,7 +1,7 @@
 #include "pilot/fields.h"
 
 #include "pilot/context.h"
-#include "pilot/digest.h"
+#include "evidence/digest.h"
 
 namespace tpupilot::pilot {
 
@@ -121,7 +121,7 @@ class Fields {
     fields_["config_sha256"] = or_unknown(member(manifest, "config_sha256"), "no manifest");
     const std::string reason = "gate 1 did not run";
     const auto inputs = context_.find("candidate", "base", "inputs");
-    fields_["weights_sha256"] = inputs ? json(sha256_of(inputs->at("weights"))) : json("unknown: " + reason);
+    fields_["weights_sha256"] = inputs ? json(evidence::sha256_of(inputs->at("weights"))) : json("unknown: " + reason);
     fields_["signatures"] = inputs ? inputs->at("signatures") : json("unknown: " + reason);
     json batches = json::array(), shape;
     if (context_.ended("candidate", "base")) {
@@ -130,7 +130,7 @@ class Fields {
         if (shape.is_null()) shape = member(step, "signature");
       }
     }
-    fields_["data_sha256"] = batches.empty() ? json("unknown: " + reason) : json(sha256_of(batches));
+    fields_["data_sha256"] = batches.empty() ? json("unknown: " + reason) : json(evidence::sha256_of(batches));
     fields_["batch_shape"] = or_unknown(shape, reason);
     const auto types = context_.results().find("par.dtype");
     fields_["dtype"] =

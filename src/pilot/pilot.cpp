@@ -5,12 +5,13 @@
 #include <functional>
 
 #include "pilot/context.h"
-#include "pilot/digest.h"
+#include "evidence/digest.h"
 #include "pilot/divergence.h"
 #include "pilot/job_error.h"
 #include "pilot/plan.h"
 #include "pilot/rerun.h"
 #include "pilot/revision.h"
+#include "numerics/error.h"
 #include "pilot/run_state.h"
 #include "pilot/scheduler.h"
 #include "pilot/sheet.h"
@@ -63,7 +64,7 @@ json draft_manifest(const Job& job, const RunOptions& options) {
   const json job_facts = {
       {"name", job.name},
       {"file", job.file.string()},
-      {"sha256", sha256_of_file(job.file)},
+      {"sha256", evidence::sha256_of_file(job.file)},
       {"pilot_file", job.pilot_file.string()},
       {"revision",
        settings.text("job", "revision") == "auto" ? vcs_revision(job.folder) : json(settings.text("job", "revision"))}};
@@ -74,19 +75,19 @@ json draft_manifest(const Job& job, const RunOptions& options) {
                        {"interpreters", interpreters},
                        {"inject", options.inject},
                        {"parent", parent_folder},
-                       {"worker", sha256_of(options.worker_source)}};
+                       {"worker", evidence::sha256_of(options.worker_source)}};
   return {{"schema", 1},
           {"tool", options.tool_version},
           {"job", job_facts},
           {"settings", settings.json()},
           {"interpreters", interpreters},
           {"thresholds", thresholds},
-          {"thresholds_sha256", sha256_of(thresholds)},
+          {"thresholds_sha256", evidence::sha256_of(thresholds)},
           {"parent", parent_folder},
           {"inject", options.inject},
           {"command", options.command},
           {"created", utc_now("%Y-%m-%dT%H:%M:%SZ")},
-          {"config_sha256", sha256_of(config)},
+          {"config_sha256", evidence::sha256_of(config)},
           {"finished", false},
           {"comparable",
            {{"job_sha256", job_facts["sha256"]},
@@ -114,6 +115,8 @@ CheckResult judged(const Check& check, const Context& context) {
   CheckResult result;
   try {
     return check.judge(context);
+  } catch (const numerics::Error& error) {
+    result.why = error.what();
   } catch (const NotJudgedError& error) {
     result.why = error.what();
   } catch (const json::exception& error) {
@@ -148,7 +151,7 @@ class Run {
     if (options_.job.empty()) {
       for (const std::string& assignment : options_.assignments) job_.settings.set(assignment);
     }
-    folder_ = fs::temp_directory_path() / ("tpupilot-doctor-" + sha256_of(json(std::time(nullptr))).substr(0, 12));
+    folder_ = fs::temp_directory_path() / ("tpupilot-doctor-" + evidence::sha256_of(json(std::time(nullptr))).substr(0, 12));
     struct Remove {
       fs::path folder;
       ~Remove() {
@@ -261,7 +264,7 @@ class Run {
     }
     const json candidate = context.need("candidate", "environment", "environment");
     comparable["candidate.environment_sha256"] =
-        sha256_of(json{candidate.value("python", json()), context.lock_hash("candidate")});
+        evidence::sha256_of(json{candidate.value("python", json()), context.lock_hash("candidate")});
     const json backend = candidate.value("device", json::object()).value("backend", json());
     comparable["candidate.plugin_sha256"] = backend.is_object() ? backend.value("plugin_sha256", json()) : json();
     state.set("comparable", comparable);

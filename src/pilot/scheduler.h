@@ -10,15 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "evidence/worker_process.h"
 #include "pilot/plan.h"
 #include "pilot/progress.h"
 
 namespace tpupilot::pilot {
 
-struct Ended {
-  int exit_code = 0;  // meaningless if a signal ended it
-  int signal = 0;
-};
+using evidence::Ended;
 
 class RunningWorker {
  public:

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <sstream>
 
-#include "pilot/digest.h"
+#include "evidence/digest.h"
 #include "pilot/errors.h"
 
 namespace tpupilot::pilot {
@@ -329,7 +329,7 @@ Settings::Settings() {
 
 Settings Settings::load(const fs::path& file) {
   Settings settings;
-  PilotFile(file.filename().string(), read_text(file)).read_into(settings);
+  PilotFile(file.filename().string(), evidence::read_text(file)).read_into(settings);
   return settings;
 }
 

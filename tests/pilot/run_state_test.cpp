@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "pilot/context.h"
-#include "pilot/digest.h"
+#include "evidence/digest.h"
 #include "pilot/errors.h"
 #include "pilot/families.h"
 #include "pilot/sheet.h"
@@ -194,12 +194,12 @@ TEST_F(RunStateTest, PlacementWantsOpsThereAndNoFallback) {
 }
 
 TEST(DigestTest, IsSha256) {
-  EXPECT_EQ(sha256_of(json("")).size(), 64u);
+  EXPECT_EQ(evidence::sha256_of(json("")).size(), 64u);
   const fs::path file = fs::temp_directory_path() / ("tpupilot-digest-" + std::to_string(::getpid()));
   std::ofstream(file) << "abcdef";
-  EXPECT_EQ(sha256_of_file(file, 3), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(evidence::sha256_of_file(file, 3), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   fs::remove(file);
-  EXPECT_EQ(sha256_of_file(file), "");
+  EXPECT_EQ(evidence::sha256_of_file(file), "");
 }
 
 }  // namespace

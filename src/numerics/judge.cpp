@@ -1,10 +1,10 @@
-#include "pilot/judge.h"
+#include "numerics/judge.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-namespace tpupilot::pilot {
+namespace tpupilot::numerics {
 
 using nlohmann::json;
 
@@ -132,4 +132,4 @@ Judgement judge_tensor(const Tensor& reference, const Tensor& candidate, const T
   return result;
 }
 
-}  // namespace tpupilot::pilot
+}  // namespace tpupilot::numerics

@@ -1,4 +1,4 @@
-#include "pilot/run_state.h"
+#include "evidence/run_folder.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -8,10 +8,10 @@
 #include <fstream>
 #include <sstream>
 
-#include "pilot/digest.h"
-#include "pilot/errors.h"
+#include "evidence/digest.h"
+#include "evidence/errors.h"
 
-namespace tpupilot::pilot {
+namespace tpupilot::evidence {
 
 using nlohmann::json;
 namespace fs = std::filesystem;
@@ -66,7 +66,7 @@ std::optional<json> parse_event(const std::string& line) {
   return event;
 }
 
-RunState::RunState(fs::path folder, json draft, const std::string& worker_source)
+RunFolder::RunFolder(fs::path folder, json draft, const std::string& worker_source)
     : folder_(std::move(folder)), manifest_(std::move(draft)) {
   std::error_code failed;
   const json before = read_manifest(folder_);
@@ -102,7 +102,7 @@ RunState::RunState(fs::path folder, json draft, const std::string& worker_source
 }
 
 // The hash of a file that grows is taken anew with every task, so what was recorded must hold before more is added.
-void RunState::refuse_damaged_logs() const {
+void RunFolder::refuse_damaged_logs() const {
   for (const auto& [name, file] : manifest_.at("files").items()) {
     if (!grows(name)) continue;
     if (const std::string wrong = damage(name); !wrong.empty()) {
@@ -113,7 +113,7 @@ void RunState::refuse_damaged_logs() const {
   }
 }
 
-fs::path RunState::unfinished(const fs::path& parent, const std::string& config_sha256) {
+fs::path RunFolder::unfinished(const fs::path& parent, const std::string& config_sha256) {
   fs::path newest;
   std::error_code failed;
   for (const auto& entry : fs::directory_iterator(parent, failed)) {
@@ -126,13 +126,13 @@ fs::path RunState::unfinished(const fs::path& parent, const std::string& config_
   return newest;
 }
 
-std::set<std::string> RunState::done() const {
+std::set<std::string> RunFolder::done() const {
   std::set<std::string> names;
   for (const auto& [name, task] : manifest_.at("tasks").items()) names.insert(name);
   return names;
 }
 
-void RunState::write(const std::string& relative, const std::string& text) {
+void RunFolder::write(const std::string& relative, const std::string& text) {
   const fs::path file = folder_ / relative, temporary = folder_ / (relative + ".tmp");
   const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (descriptor < 0) cannot_write(temporary);
@@ -148,14 +148,14 @@ void RunState::write(const std::string& relative, const std::string& text) {
   if (::close(descriptor) != 0 || !kept || ::rename(temporary.c_str(), file.c_str()) != 0) cannot_write(file);
 }
 
-void RunState::save() { write("manifest.json", manifest_.dump(2) + "\n"); }
+void RunFolder::save() { write("manifest.json", manifest_.dump(2) + "\n"); }
 
-void RunState::set(const std::string& key, const json& value) {
+void RunFolder::set(const std::string& key, const json& value) {
   manifest_[key] = value;
   save();
 }
 
-void RunState::add_file(const std::string& relative) {
+void RunFolder::add_file(const std::string& relative) {
   const fs::path file = folder_ / relative;
   std::error_code failed;
   const auto bytes = fs::file_size(file, failed);
@@ -165,7 +165,7 @@ void RunState::add_file(const std::string& relative) {
   save();
 }
 
-const std::vector<json>& RunState::events(const std::string& side) const {
+const std::vector<json>& RunFolder::events(const std::string& side) const {
   Side& known = sides_[side];
   const fs::path file = folder_ / side / "events.jsonl";
   std::error_code failed;
@@ -180,7 +180,7 @@ const std::vector<json>& RunState::events(const std::string& side) const {
   return known.events;
 }
 
-void RunState::task_done(const std::string& side, const std::string& task) {
+void RunFolder::task_done(const std::string& side, const std::string& task) {
   json attempt = 1;
   for (const json& event : events(side)) {
     if (event.value("task", "") == task) attempt = event.value("attempt", attempt);
@@ -191,7 +191,7 @@ void RunState::task_done(const std::string& side, const std::string& task) {
 }
 
 // Events name every file that a worker has finished; what nobody names may still be in the making.
-void RunState::record_new_files(const std::string& side) {
+void RunFolder::record_new_files(const std::string& side) {
   std::set<std::string> names = {side + "/events.jsonl", side + "/stdout.log", side + "/stderr.log"};
   const auto add_folder = [&](const std::string& path) {
     std::error_code failed;
@@ -219,7 +219,7 @@ void RunState::record_new_files(const std::string& side) {
   }
 }
 
-std::string RunState::damage(const std::string& relative) const {
+std::string RunFolder::damage(const std::string& relative) const {
   if (const auto known = verified_.find(relative); known != verified_.end()) return known->second;
   std::string& wrong = verified_[relative];
   const json& files = manifest_.at("files");
@@ -241,4 +241,4 @@ std::string RunState::damage(const std::string& relative) const {
   return wrong;
 }
 
-}  // namespace tpupilot::pilot
+}  // namespace tpupilot::evidence

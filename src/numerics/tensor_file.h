@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace tpupilot::pilot {
+namespace tpupilot::numerics {
 
 struct Tensor {
   std::string dtype;  // torch's name: "float32", "bfloat16", "int64", "bool", ...
@@ -20,7 +20,7 @@ struct Tensor {
   bool is_float() const { return dtype.find("float") != std::string::npos; }
 };
 
-// NotJudgedError that names the file if it is cut short or no safetensors file.
+// Error that names the file if it is cut short or no safetensors file.
 std::map<std::string, Tensor> read_tensors(const std::filesystem::path& file);
 
-}  // namespace tpupilot::pilot
+}  // namespace tpupilot::numerics

@@ -1,4 +1,4 @@
-#include "pilot/judge.h"
+#include "numerics/judge.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -9,13 +9,17 @@
 #include <fstream>
 #include <limits>
 
-#include "pilot/context.h"
 #include "pilot/settings.h"
-#include "pilot/tensor_file.h"
+#include "numerics/error.h"
+#include "numerics/tensor_file.h"
 #include "pilot/thresholds.h"
 
 namespace tpupilot::pilot {
 namespace {
+
+using numerics::Judgement;
+using numerics::Rule;
+using numerics::Tensor;
 
 using nlohmann::json;
 namespace fs = std::filesystem;
@@ -35,7 +39,7 @@ Tensor f64(const std::vector<double>& values) { return tensor("float64", values)
 const Rule kFloat32{1.3e-6, 1e-5, 2};
 
 TEST(JudgeTest, EqualTensorsPassByTolerance) {
-  const Judgement judged = judge_tensor(f32({1, -2, 3}), f32({1, -2, 3}), nullptr, kFloat32);
+  const Judgement judged = numerics::judge_tensor(f32({1, -2, 3}), f32({1, -2, 3}), nullptr, kFloat32);
   EXPECT_TRUE(judged.passed);
   EXPECT_EQ(judged.passed_by, "tolerance");
   EXPECT_EQ(judged.row["ulp_max"], 0);
@@ -45,7 +49,7 @@ TEST(JudgeTest, EqualTensorsPassByTolerance) {
 TEST(JudgeTest, OneElementOutsideStopsAndIsNamed) {
   Tensor reference = f32({1, 2, 3, 4, 5, 6}), candidate = f32({1, 2, 3, 4, 5.1f, 6});
   reference.shape = candidate.shape = {2, 3};
-  const Judgement judged = judge_tensor(reference, candidate, nullptr, kFloat32);
+  const Judgement judged = numerics::judge_tensor(reference, candidate, nullptr, kFloat32);
   EXPECT_FALSE(judged.passed);
   EXPECT_EQ(judged.row["worst_index"], (json{1, 1}));
   EXPECT_NEAR(judged.row["max_abs"].get<double>(), 0.1, 1e-6);
@@ -55,53 +59,53 @@ TEST(JudgeTest, OneElementOutsideStopsAndIsNamed) {
 // Both are as far from the exact value, on opposite sides: outside the tolerance, and no reason to stop.
 TEST(JudgeTest, AnErrorLikeTheReferencesOwnPassesByTheJudge) {
   const Tensor reference = f32({1.001f, 2.001f}), candidate = f32({0.999f, 1.999f}), exact = f64({1, 2});
-  EXPECT_FALSE(judge_tensor(reference, candidate, nullptr, kFloat32).passed);
-  const Judgement judged = judge_tensor(reference, candidate, &exact, kFloat32);
+  EXPECT_FALSE(numerics::judge_tensor(reference, candidate, nullptr, kFloat32).passed);
+  const Judgement judged = numerics::judge_tensor(reference, candidate, &exact, kFloat32);
   EXPECT_EQ(judged.passed_by, "judge");
   EXPECT_NEAR(judged.row["rmse_reference"].get<double>(), judged.row["rmse_candidate"].get<double>(), 1e-6);
 }
 
 TEST(JudgeTest, AnErrorMoreThanTwiceTheReferencesStops) {
   const Tensor exact = f64({1, 2});
-  EXPECT_TRUE(judge_tensor(f32({1.001f, 2.001f}), f32({1.0019f, 2.0019f}), &exact, kFloat32).passed);
-  EXPECT_FALSE(judge_tensor(f32({1.001f, 2.001f}), f32({1.0021f, 2.0021f}), &exact, kFloat32).passed);
+  EXPECT_TRUE(numerics::judge_tensor(f32({1.001f, 2.001f}), f32({1.0019f, 2.0019f}), &exact, kFloat32).passed);
+  EXPECT_FALSE(numerics::judge_tensor(f32({1.001f, 2.001f}), f32({1.0021f, 2.0021f}), &exact, kFloat32).passed);
 }
 
 TEST(JudgeTest, OneBadElementAmongManyIsSeenInTheTail) {
   std::vector<float> reference(500, 1.001f), candidate(500, 1.001f);
   candidate[77] = 1.01f;
   const Tensor exact = f64(std::vector<double>(500, 1.0));
-  EXPECT_FALSE(judge_tensor(f32(reference), f32(candidate), &exact, kFloat32).passed);
+  EXPECT_FALSE(numerics::judge_tensor(f32(reference), f32(candidate), &exact, kFloat32).passed);
 }
 
 TEST(JudgeTest, NonFiniteMustBeAtTheSamePlaces) {
   const float nan = static_cast<float>(kNan), inf = static_cast<float>(kInf);
-  const Judgement both = judge_tensor(f32({1, nan, inf}), f32({1, nan, inf}), nullptr, kFloat32);
+  const Judgement both = numerics::judge_tensor(f32({1, nan, inf}), f32({1, nan, inf}), nullptr, kFloat32);
   EXPECT_TRUE(both.passed);
   EXPECT_TRUE(both.nonfinite);
   const Tensor exact = f64({1, 1, 1});
-  EXPECT_FALSE(judge_tensor(f32({1, 2}), f32({1, nan}), nullptr, kFloat32).passed);
-  EXPECT_FALSE(judge_tensor(f32({1, nan, 1}), f32({1, 2, 1}), &exact, kFloat32).passed);
-  EXPECT_FALSE(judge_tensor(f32({inf}), f32({-inf}), nullptr, kFloat32).passed);
+  EXPECT_FALSE(numerics::judge_tensor(f32({1, 2}), f32({1, nan}), nullptr, kFloat32).passed);
+  EXPECT_FALSE(numerics::judge_tensor(f32({1, nan, 1}), f32({1, 2, 1}), &exact, kFloat32).passed);
+  EXPECT_FALSE(numerics::judge_tensor(f32({inf}), f32({-inf}), nullptr, kFloat32).passed);
 }
 
 TEST(JudgeTest, WholeNumbersAreExact) {
-  const Rule exact = rule_for(thresholds_of(Settings()), "int64");
-  EXPECT_TRUE(judge_tensor(tensor<int64_t>("int64", {5}), tensor<int64_t>("int64", {5}), nullptr, exact).passed);
-  EXPECT_FALSE(judge_tensor(tensor<int64_t>("int64", {5}), tensor<int64_t>("int64", {6}), nullptr, exact).passed);
+  const Rule exact = numerics::rule_for(thresholds_of(Settings()), "int64");
+  EXPECT_TRUE(numerics::judge_tensor(tensor<int64_t>("int64", {5}), tensor<int64_t>("int64", {5}), nullptr, exact).passed);
+  EXPECT_FALSE(numerics::judge_tensor(tensor<int64_t>("int64", {5}), tensor<int64_t>("int64", {6}), nullptr, exact).passed);
 }
 
-TEST(JudgeTest, EmptyTensorsPass) { EXPECT_TRUE(judge_tensor(f32({}), f32({}), nullptr, kFloat32).passed); }
+TEST(JudgeTest, EmptyTensorsPass) { EXPECT_TRUE(numerics::judge_tensor(f32({}), f32({}), nullptr, kFloat32).passed); }
 
 TEST(RuleTest, ComesFromTheThresholds) {
   Settings settings;
   settings.set("parity.tolerance={ float32 = [1e-3, 1e-4] }");
-  const Rule rule = rule_for(thresholds_of(settings), "float32");
+  const Rule rule = numerics::rule_for(thresholds_of(settings), "float32");
   EXPECT_EQ(rule.rtol, 1e-3);
   EXPECT_EQ(rule.atol, 1e-4);
-  EXPECT_EQ(rule_for(thresholds_of(settings), "bfloat16").factor, 3);
+  EXPECT_EQ(numerics::rule_for(thresholds_of(settings), "bfloat16").factor, 3);
   settings.set("reference.autocast=bfloat16");
-  EXPECT_EQ(rule_for(thresholds_of(settings), "float32").rtol, 1.6e-2);
+  EXPECT_EQ(numerics::rule_for(thresholds_of(settings), "float32").rtol, 1.6e-2);
   settings.set("parity.tolerance={ float23 = [1, 1] }");
   EXPECT_THROW(thresholds_of(settings), std::runtime_error);
 }
@@ -136,8 +140,8 @@ class TensorFileTest : public testing::Test {
   }
   std::string error() {
     try {
-      read_tensors(file_);
-    } catch (const NotJudgedError& error) {
+      numerics::read_tensors(file_);
+    } catch (const numerics::Error& error) {
       return error.what();
     }
     return "no error";
@@ -151,7 +155,7 @@ TEST_F(TensorFileTest, ReadsNamesShapesAndValues) {
   write(
       R"({"__metadata__":{"a":"b"},"w":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},"e":{"dtype":"F32","shape":[0],"data_offsets":[16,16]}})",
       std::string(reinterpret_cast<const char*>(values), 16));
-  const auto tensors = read_tensors(file_);
+  const auto tensors = numerics::read_tensors(file_);
   ASSERT_EQ(tensors.size(), 2u);
   EXPECT_EQ(tensors.at("w").shape, (std::vector<int64_t>{2, 2}));
   EXPECT_EQ(tensors.at("w").values(), (std::vector<double>{1, 2, 3, 4}));

@@ -1,4 +1,4 @@
-#include "pilot/tensor_file.h"
+#include "numerics/tensor_file.h"
 
 #include <bit>
 #include <cmath>
@@ -6,9 +6,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "pilot/context.h"
+#include "numerics/error.h"
 
-namespace tpupilot::pilot {
+namespace tpupilot::numerics {
 
 using nlohmann::json;
 
@@ -114,24 +114,24 @@ std::vector<int64_t> Tensor::ordered() const {
 std::map<std::string, Tensor> read_tensors(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   const std::string name = file.filename().string();
-  if (!in) throw NotJudgedError(name + " cannot be read");
+  if (!in) throw Error(name + " cannot be read");
   const std::string data{std::istreambuf_iterator<char>(in), {}};
   const uint64_t length = data.size() >= 8 ? element<uint64_t>(data, 0) : 0;
   if (data.size() < 8 || length > data.size() - 8)
-    throw NotJudgedError(name + " is cut short: its header is not whole");
+    throw Error(name + " is cut short: its header is not whole");
   const json header =
       json::parse(data.begin() + 8, data.begin() + 8 + static_cast<std::ptrdiff_t>(length), nullptr, false);
-  if (!header.is_object()) throw NotJudgedError(name + " is no safetensors file");
+  if (!header.is_object()) throw Error(name + " is no safetensors file");
   std::map<std::string, Tensor> tensors;
   for (const auto& [key, entry] : header.items()) {
     if (key == "__metadata__") continue;
     try {
       tensors[key] = read_tensor(entry, data, 8 + length);
     } catch (const std::exception& error) {
-      throw NotJudgedError(name + ": tensor `" + key + "` " + error.what());
+      throw Error(name + ": tensor `" + key + "` " + error.what());
     }
   }
   return tensors;
 }
 
-}  // namespace tpupilot::pilot
+}  // namespace tpupilot::numerics

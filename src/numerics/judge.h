@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "pilot/tensor_file.h"
+#include "numerics/tensor_file.h"
 
-namespace tpupilot::pilot {
+namespace tpupilot::numerics {
 
 struct Rule {
   double rtol = 0, atol = 0;  // |candidate - reference| <= atol + rtol |reference|, every element
@@ -28,4 +28,4 @@ struct Judgement {
 // `exact` is the f64 run's tensor, of the same shape; none = tolerance alone.
 Judgement judge_tensor(const Tensor& reference, const Tensor& candidate, const Tensor* exact, const Rule& rule);
 
-}  // namespace tpupilot::pilot
+}  // namespace tpupilot::numerics

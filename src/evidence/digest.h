@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-namespace tpupilot::pilot {
+namespace tpupilot::evidence {
 
 std::string sha256_of(const nlohmann::json& value);  // of its compact text, keys sorted
 std::string sha256_of_file(const std::filesystem::path& file,
@@ -14,4 +14,4 @@ std::string sha256_of_file(const std::filesystem::path& file,
 
 std::string read_text(const std::filesystem::path& file);  // Error (Usage) if unreadable
 
-}  // namespace tpupilot::pilot
+}  // namespace tpupilot::evidence

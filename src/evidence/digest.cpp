@@ -1,4 +1,4 @@
-#include "pilot/digest.h"
+#include "evidence/digest.h"
 
 #include <openssl/evp.h>
 
@@ -6,9 +6,9 @@
 #include <fstream>
 #include <memory>
 
-#include "pilot/errors.h"
+#include "evidence/errors.h"
 
-namespace tpupilot::pilot {
+namespace tpupilot::evidence {
 
 namespace {
 
@@ -68,4 +68,4 @@ std::string sha256_of_file(const std::filesystem::path& file, std::uintmax_t fir
   return hash.hex();
 }
 
-}  // namespace tpupilot::pilot
+}  // namespace tpupilot::evidence
