@@ -39,7 +39,7 @@ def _autoload():
 
 
 def _register():
-    torch = importlib.import_module("torch")  # importing tpupilot first ends here before the module's own `torch` exists
+    torch = importlib.import_module("torch")  # noqa: F811  (if tpupilot is imported first, the module has no `torch` yet)
     if importlib.util.find_spec("torch_tpu") is not None:
         _state["owner"] = "torch_tpu"  # Google's backend owns the device name; ours stands aside
         return
