@@ -18,9 +18,12 @@ Row comparison(std::vector<std::string_view> overloads, Direction direction) {
 
 std::vector<Row> compare_rows() {
   return {
-      comparison({"eq.Tensor_out", "eq.Scalar_out"}, Direction::EQ), comparison({"ne.Tensor_out", "ne.Scalar_out"}, Direction::NE),
-      comparison({"lt.Tensor_out", "lt.Scalar_out"}, Direction::LT), comparison({"le.Tensor_out", "le.Scalar_out"}, Direction::LE),
-      comparison({"gt.Tensor_out", "gt.Scalar_out"}, Direction::GT), comparison({"ge.Tensor_out", "ge.Scalar_out"}, Direction::GE),
+      comparison({"eq.Tensor_out", "eq.Scalar_out"}, Direction::EQ),
+      comparison({"ne.Tensor_out", "ne.Scalar_out"}, Direction::NE),
+      comparison({"lt.Tensor_out", "lt.Scalar_out"}, Direction::LT),
+      comparison({"le.Tensor_out", "le.Scalar_out"}, Direction::LE),
+      comparison({"gt.Tensor_out", "gt.Scalar_out"}, Direction::GT),
+      comparison({"ge.Tensor_out", "ge.Scalar_out"}, Direction::GE),
   };
 }
 

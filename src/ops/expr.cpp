@@ -55,6 +55,14 @@ Expr log1p(const Expr& x) {
   return where(equal(u, 1), x, where(infinite, u, corrected));
 }
 
+Expr sign_is_set(const Expr& x) {
+  Builder& b = *x.b;
+  if (!hlo::is_float(x.v.elem())) return x < 0;
+  static constexpr Elem kBits[] = {Elem::S16, Elem::S32, Elem::S64};
+  const Elem bits = kBits[hlo::byte_size(x.v.elem()) / 4];
+  return Expr{&b, b.bitcast(x, {bits, x.v.dims()})} < 0;
+}
+
 Expr along(const Expr& vector, int64_t dim, const Dims& dims) {
   return {vector.b, vector.b->broadcast_in_dim(vector, dims, {dim})};
 }

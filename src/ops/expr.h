@@ -81,6 +81,8 @@ inline Expr maximum(const Expr& x, double y) { return maximum(x, number(x, y)); 
 inline Expr minimum(const Expr& x, const Expr& y) { return apply("stablehlo.minimum", x, y); }
 inline Expr minimum(const Expr& x, double y) { return minimum(x, number(x, y)); }
 
+Expr sign_is_set(const Expr& x);  // Pred; of -0 and negative NaN too
+
 inline Expr convert(const Expr& x, Elem elem) { return {x.b, x.b->convert(x, elem)}; }
 inline Expr broadcast(const Expr& x, const Dims& dims) { return {x.b, x.b->broadcast(x, dims)}; }
 inline Expr reshape(const Expr& x, const Dims& dims) { return {x.b, x.b->reshape(x, dims)}; }

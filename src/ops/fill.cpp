@@ -28,7 +28,8 @@ Values linspace(Context& c) {
   const Type& out = c.result();
   const int64_t steps = c.integer("steps");
   const Elem elem = hlo::is_complex(out.elem) ? Elem::C128 : Elem::F64;
-  const Expr start = broadcast(expr(c, c.scalar("start", elem)), out.dims), end = broadcast(expr(c, c.scalar("end", elem)), out.dims);
+  const Expr start = broadcast(expr(c, c.scalar("start", elem)), out.dims),
+             end = broadcast(expr(c, c.scalar("end", elem)), out.dims);
   if (steps <= 1) return {start};
   const Value i = position(c, Elem::S64, out.dims, 0);
   const Expr from_start = expr(c, convert_like_aten(c.b, i, elem));
@@ -48,7 +49,8 @@ Emitter triangle(Direction keep) {
   return [keep](Context& c) {
     const Value x = c.tensor("self");
     const int64_t rank = x.rank();
-    const Value offset = c.b.sub(position(c, Elem::S64, x.dims(), rank - 1), position(c, Elem::S64, x.dims(), rank - 2));
+    const Value offset =
+        c.b.sub(position(c, Elem::S64, x.dims(), rank - 1), position(c, Elem::S64, x.dims(), rank - 2));
     const Value kept = c.b.compare(keep, offset, c.b.constant_int(c.integer("diagonal"), offset.type));
     return Values{c.b.select(kept, x, c.b.zeros(x.type))};
   };

@@ -95,7 +95,10 @@ Elem result_type(Context& c, std::string_view a, std::string_view b) {
   const Operand high = x.rank_class < y.rank_class ? x : y, low = x.rank_class < y.rank_class ? y : x;
   // The weaker one counts only if it is of a higher category; then it is promoted with the stronger one's type.
   if (category(low.elem) <= category(high.elem)) return high.elem;
-  if (category(low.elem) == Category::Complex && category(high.elem) == Category::Float) return hlo::complex_of(hlo::compute_elem(high.elem));
+  // c10::toComplexType, without a complex type of half width.
+  if (category(low.elem) == Category::Complex && category(high.elem) == Category::Float) {
+    return hlo::complex_of(hlo::compute_elem(high.elem));
+  }
   return low.elem;
 }
 

@@ -5,8 +5,9 @@
 
 namespace tpupilot::ops {
 
-// What `x.to(dtype)` gives in ATen on an x86 CPU: complex numbers lose their imaginary part, anything but zero is true, floats are cut
-// towards zero; a float that the integer cannot hold gives the smallest one for i32 and i64, and its low bits for narrower ones.
+// What `x.to(dtype)` gives in ATen on an x86 CPU: complex numbers lose their imaginary part, anything but zero is true,
+// floats are cut towards zero; a float that the integer cannot hold gives the smallest one for i32 and i64, and its low
+// bits for narrower ones.
 Value convert_like_aten(Builder& b, const Value& x, Elem elem);
 
 // The element type that a value of type `a` and one of type `b` are combined in (c10::promoteTypes).

@@ -74,7 +74,8 @@ Value first_index(Builder& b, const Value& x, const Value& best, int64_t dim) {
   Value found = b.compare(hlo::Direction::EQ, x, best);
   if (hlo::is_float(x.elem())) found = b.logical_or(found, b.is_nan(x));
   const Type index{Elem::S64, x.dims()};
-  const Value candidates = b.select(found, b.iota(index, dim), b.constant_int(std::numeric_limits<int64_t>::max(), index));
+  const Value candidates =
+      b.select(found, b.iota(index, dim), b.constant_int(std::numeric_limits<int64_t>::max(), index));
   return b.amin(candidates, {dim});
 }
 
@@ -122,6 +123,11 @@ struct Moments {
 };
 
 Moments moments(Context& c) {
+  if (const Elem elem = c.tensor("self").elem(); !hlo::is_float(elem) && !hlo::is_complex(elem)) {
+    throw hlo::Error("[" + std::string(c.overload()) +
+                     "] std and var only support floating point and complex dtypes, not " +
+                     std::string(hlo::name(elem)) + "; convert the tensor first");
+  }
   const Reduced r = reduced(c, hlo::compute_elem(c.tensor("self").elem()));
   const double n = count(r);
   const Expr mean = sum_like(r.x, r.dims) / n;
@@ -129,7 +135,8 @@ Moments moments(Context& c) {
   const bool is_complex = hlo::is_complex(r.x.v.elem());
   const Expr square = is_complex ? abs(deviation) * abs(deviation) : deviation * deviation;
   const Expr total = sum(square, r.dims);
-  const Expr correction = c.given("correction") ? expr(c, c.scalar("correction", total.v.elem())) : expr(c, c.b.constant(1, {total.v.elem(), {}}));
+  const Expr correction = c.given("correction") ? expr(c, c.scalar("correction", total.v.elem()))
+                                                : expr(c, c.b.constant(1, {total.v.elem(), {}}));
   const Expr divisor = maximum(n - correction, 0);
   return {total / divisor, sum(r.x, r.dims) / n};
 }

@@ -1,6 +1,7 @@
-// Element-wise functions of one tensor. Computed in the opmath type of the result; integer arguments of float functions are
-// converted first, as ATen promotes them.
+// Element-wise functions of one tensor. Computed in the opmath type of the result; integer arguments of float functions
+// are converted first, as ATen promotes them.
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "ops/promote.h"
@@ -25,6 +26,14 @@ Row rounding(std::string_view overload, std::string_view op) {
 }
 
 Expr self(Context& c) { return operand(c, "self"); }
+// The largest finite number of a float type, times `sign`; 0-d.
+Value largest(Builder& b, Elem elem, double sign) {
+  double v = std::numeric_limits<double>::max();
+  if (elem == Elem::F32) v = std::numeric_limits<float>::max();
+  if (elem == Elem::BF16) v = std::ldexp(255.0, 120);
+  if (elem == Elem::F16) v = 65504;
+  return b.constant(sign * v, {elem, {}});
+}
 // The argument itself, in its own type: for functions whose result is of another one.
 Expr raw(Context& c) { return expr(c, c.tensor("self")); }
 
@@ -55,7 +64,8 @@ Expr absolute(Context& c) {
 Expr sign(Context& c) {
   const Expr x = self(c);
   if (x.v.elem() == Elem::Pred) return x;
-  return where(x > 0, number(x, 1), where(x < 0, number(x, -1), number(x, 0)));  // NaN has no sign: 0, as ATen's
+  const Expr positive = where(x > 0, number(x, 1), number(x, 0));  // NaN has no sign: 0, as ATen's
+  return hlo::is_unsigned(x.v.elem()) ? positive : where(x < 0, number(x, -1), positive);
 }
 
 Expr sgn(Context& c) {
@@ -71,8 +81,15 @@ Expr reciprocal(Context& c) {
   return number(x, 1) / x;
 }
 Expr log1p_of(Context& c) { return log1p(self(c)); }
-Expr log2(Context& c) { return log(self(c)) * (1 / std::numbers::ln2); }
-Expr log10(Context& c) { return log(self(c)) * (1 / std::numbers::ln10); }
+// A logarithm to another base. Complex ones are divided part by part: (-inf, 0) times a complex number has NaN in it.
+Expr log_to_base(const Expr& x, double ln_base) {
+  const Expr y = log(x);
+  if (!hlo::is_complex(y.v.elem())) return y * (1 / ln_base);
+  const Expr real = apply("stablehlo.real", y) * (1 / ln_base), imag = apply("stablehlo.imag", y) * (1 / ln_base);
+  return {y.b, y.b->op("stablehlo.complex", {real, imag}, y.v.type)};
+}
+Expr log2(Context& c) { return log_to_base(self(c), std::numbers::ln2); }
+Expr log10(Context& c) { return log_to_base(self(c), std::numbers::ln10); }
 Expr exp2(Context& c) {
   const Expr x = self(c);
   return apply("stablehlo.power", number(x, 2), x);
@@ -105,6 +122,100 @@ Expr conjugate(Context& c) {
   if (!hlo::is_complex(x.v.elem())) return x;
   const Value real = apply("stablehlo.real", x), imag = -apply("stablehlo.imag", x);
   return {&c.b, c.b.op("stablehlo.complex", {real, imag}, x.v.type)};
+}
+
+// ---- numbers taken apart ----
+Expr signbit(Context& c) {
+  const Expr x = raw(c);
+  const Elem elem = x.v.elem();
+  if (elem == Elem::Pred || hlo::is_unsigned(elem)) return {&c.b, c.b.zeros({Elem::Pred, x.v.dims()})};
+  return sign_is_set(hlo::is_float(elem) ? convert(x, hlo::compute_elem(elem)) : x);
+}
+
+// The angle of a real number is 0 or pi; that of NaN is NaN.
+Expr angle(Context& c) {
+  const Expr x = raw(c);
+  if (hlo::is_complex(x.v.elem())) {
+    return apply("stablehlo.atan2", apply("stablehlo.imag", x), apply("stablehlo.real", x));
+  }
+  const Expr y = self(c);
+  const Expr turned = where(y < 0, number(y, std::numbers::pi), number(y, 0));
+  return where(Expr{&c.b, c.b.is_nan(y)}, y, turned);
+}
+
+Expr nan_to_num(Context& c, const Expr& x, Elem stored) {
+  if (!hlo::is_float(x.v.elem())) return x;
+  const auto replacement = [&](std::string_view name, const Value& otherwise) {
+    const Value v = c.given(name) ? c.b.convert(c.scalar(name, x.v.elem()), stored) : otherwise;
+    return Expr{&c.b, c.b.convert(v, x.v.elem())};
+  };
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const Expr nan = replacement("nan", c.b.zeros({stored, {}}));
+  const Expr top = replacement("posinf", largest(c.b, stored, 1)),
+             bottom = replacement("neginf", largest(c.b, stored, -1));
+  const Expr finite = where(equal(x, kInfinity), broadcast(top, x.v.dims()),
+                            where(equal(x, -kInfinity), broadcast(bottom, x.v.dims()), x));
+  return where(Expr{&c.b, c.b.is_nan(x)}, broadcast(nan, x.v.dims()), finite);
+}
+Expr nan_to_num_of(Context& c) {
+  const Expr x = self(c);
+  if (!hlo::is_complex(x.v.elem())) return nan_to_num(c, x, c.result().elem);
+  const Elem part = hlo::real_of(x.v.elem());
+  const Expr real = nan_to_num(c, apply("stablehlo.real", x), part),
+             imag = nan_to_num(c, apply("stablehlo.imag", x), part);
+  return {&c.b, c.b.op("stablehlo.complex", {real, imag}, x.v.type)};
+}
+
+// x = mantissa * 2^exponent with a mantissa in [0.5, 1): by the exponent field, after subnormal numbers were scaled up.
+Values frexp(Context& c) {
+  const Elem wide = hlo::compute_elem(c.tensor("self").elem());
+  const Expr x = convert(raw(c), wide);
+  const bool f64 = wide == Elem::F64;
+  const Elem bits = f64 ? Elem::S64 : Elem::S32;
+  const int64_t fraction = f64 ? 52 : 23, bias = f64 ? 1022 : 126, field = f64 ? 0x7ff : 0xff;
+  const Expr small = abs(x) < (f64 ? std::numeric_limits<double>::min() : double{std::numeric_limits<float>::min()});
+  const double scale = std::ldexp(1.0, static_cast<int>(fraction) + 1);
+  const Expr scaled = where(small, x * scale, x);
+  const Expr pattern{&c.b, c.b.bitcast(scaled, {bits, x.v.dims()})};
+  const auto integer = [&](int64_t v) { return Expr{&c.b, c.b.constant_int(v, pattern.v.type)}; };
+  const Expr exponent = apply("stablehlo.shift_right_logical", pattern, integer(fraction)) & integer(field);
+  const Expr mantissa_bits = (pattern & integer(~(field << fraction))) | integer(bias << fraction);
+  const Expr mantissa{&c.b, c.b.bitcast(mantissa_bits, x.v.type)};
+  const Expr shift = where(small, integer(bias + fraction + 1), integer(bias));
+  const Expr unchanged = equal(x, 0) | equal(exponent, integer(field));  // zeros, infinities, NaN
+  return {where(unchanged, x, mantissa), where(unchanged, integer(0), exponent - shift)};
+}
+
+// ---- special functions ----
+Expr logit(Context& c) {
+  Expr x = self(c);
+  if (c.given("eps")) {
+    const Expr eps = wide_scalar(c, "eps");
+    x = where(x < eps, broadcast(eps, x.v.dims()), where(x > 1 - eps, broadcast(1 - eps, x.v.dims()), x));
+  }
+  return log(x / (1 - x));
+}
+Expr sinc(Context& c) {
+  const Expr x = self(c), y = x * std::numbers::pi;
+  return where(equal(x, 0), 1, apply("stablehlo.sine", y) / y);
+}
+// -x log(x): 0 at 0, -infinity below.
+Expr entr(Context& c) {
+  const Expr x = self(c);
+  const Expr below = where(equal(x, 0), number(x, 0), number(x, -std::numeric_limits<double>::infinity()));
+  return where(Expr{&c.b, c.b.is_nan(x)}, x, where(x > 0, -x * log(x), below));
+}
+// ATen's poles at zero are infinities of the other sign, those at negative integers are NaN.
+Expr digamma(Context& c) {
+  const Expr x = self(c);
+  const Expr pole = where(sign_is_set(x), number(x, std::numeric_limits<double>::infinity()),
+                          number(x, -std::numeric_limits<double>::infinity()));
+  return where(equal(x, 0), pole, apply("chlo.digamma", x));
+}
+Expr polygamma(Context& c) {
+  if (c.integer("n") == 0) return digamma(c);
+  const Expr x = self(c);
+  return apply("chlo.polygamma", number(x, static_cast<double>(c.integer("n"))), x);
 }
 
 Expr negate(Context& c) { return -self(c); }
@@ -141,7 +252,15 @@ std::vector<Row> unary_rows() {
       named("erfc.out", "chlo.erfc"),
       named("erfinv.out", "chlo.erf_inv"),
       named("lgamma.out", "chlo.lgamma"),
-      named("digamma.out", "chlo.digamma"),
+      formula({"digamma.out"}, digamma),
+      formula({"polygamma.out"}, polygamma),
+      formula({"special_entr.out"}, entr),
+      formula({"sinc.out"}, sinc),
+      formula({"logit", "logit.out"}, logit),
+      formula({"angle", "angle.out"}, angle),
+      formula({"signbit.out"}, signbit),
+      formula({"nan_to_num.out"}, nan_to_num_of),
+      {.overloads = {"frexp.Tensor_out"}, .emit = frexp},
       rounding("ceil.out", "stablehlo.ceil"),
       rounding("floor.out", "stablehlo.floor"),
       rounding("round.out", "stablehlo.round_nearest_even"),
