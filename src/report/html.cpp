@@ -28,7 +28,7 @@ p { margin: 6px 0; } .soft { color: var(--soft); }
 .banner .verdict { color: var(--verdict); font-weight: 700; font-size: 22px; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(440px, 1fr)); gap: 20px; }
 svg { width: 100%; height: auto; font: 12px system-ui, sans-serif; } svg text { fill: var(--soft); } svg .title { fill: var(--text); font-weight: 600; }
-svg .stop { fill: var(--stop); } svg .grid { stroke: var(--line); } svg .axis { stroke: var(--soft); }
+.errors { max-width: 760px; } svg .stop { fill: var(--stop); } svg .grid { stroke: var(--line); } svg .axis { stroke: var(--soft); }
 table { border-collapse: collapse; width: 100%; font-size: 14px; } th { text-align: left; color: var(--soft); font-weight: 600; }
 td, th { border-bottom: 1px solid var(--line); padding: 6px 10px 6px 0; vertical-align: top; }
 td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
@@ -96,7 +96,7 @@ std::string errors(const json& tensors) {
   for (const auto& [ratio, pair] : ranked) {
     if (rows.size() < 30) rows.push_back(pair);
   }
-  return rows.empty() ? "" : "<div>" + error_plot(rows) + "</div>";
+  return rows.empty() ? "" : "<div class=\"errors\">" + error_plot(rows) + "</div>";
 }
 
 void plots(std::ostream& out, const json& sheet) {

@@ -149,7 +149,7 @@ std::string error_plot(const std::vector<Pair>& pairs) {
       << "\" cy=\"10\" r=\"4\" fill=\"var(--candidate)\"/>" << text(kWidth - 80, 14, "start", "candidate");
   double y = kTop + kRow / 2;
   for (const Pair& p : pairs) {
-    std::string label = p.label.size() > 38 ? "…" + p.label.substr(p.label.size() - 37) : p.label;
+    std::string label = p.label.size() > 34 ? "…" + p.label.substr(p.label.size() - 33) : p.label;
     out << text(kLeft - 10, y + 4, "end", label, p.stopped ? " class=\"stop\"" : "") << segment(at(p.reference), y, at(p.candidate), y, "grid")
         << "<circle cx=\"" << coordinate(at(p.reference)) << "\" cy=\"" << coordinate(y) << "\" r=\"4\" fill=\"var(--reference)\"><title>reference "
         << number(p.reference) << "</title></circle><circle cx=\"" << coordinate(at(p.candidate)) << "\" cy=\"" << coordinate(y)
