@@ -39,7 +39,7 @@ def cases():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("entry, dtype, facet, key", cases())
+@pytest.mark.parametrize(("entry", "dtype", "facet", "key"), cases())
 def test_entry(entry, dtype, facet, key):
     outcome = runner.outcome(entry, dtype, facet)
     kind, reason = EXPECTED.get(key, ("pass", ""))

@@ -79,6 +79,7 @@ def test_batch_that_changes_between_calls(pilot):
     refused(pilot, JOBS / "impure_batch", "batch(0) gives another batch when it is called again")
 
 
+@pytest.mark.slow
 def test_batch_that_changes_between_processes(pilot):
     code, sheet, _ = pilot.run(JOBS / "impure_process")
     assert code == 1 and check(sheet, "par.inputs-equal")["verdict"] == "stop"
@@ -86,6 +87,7 @@ def test_batch_that_changes_between_processes(pilot):
     assert check(sheet, "par.noise-floor")["verdict"] == "not-judged"
 
 
+@pytest.mark.slow
 def test_nan_loss_is_no_pass(pilot):
     code, sheet, _ = pilot.run(JOBS / "nan_loss")
     assert code == 2 and sheet["verdict"] == "not-judged"
@@ -111,6 +113,7 @@ def flip(path):
     path.write_bytes(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [cut, flip])
 def test_damaged_evidence_is_not_judged(pilot, damage):
     code, _, _ = pilot.run(SMALL)
@@ -153,6 +156,7 @@ def started(pilot, task):
     return [pid for name, pid in workers(pilot) if name == task]
 
 
+@pytest.mark.slow
 def test_interrupted_run_goes_on(pilot):
     arguments = pilot.run_arguments(SMALL)
     process = pilot.start(*arguments)
@@ -170,6 +174,7 @@ def test_interrupted_run_goes_on(pilot):
     assert pilot.folder() == folder and started(pilot, "environment") == before, "ended tasks are not repeated"
 
 
+@pytest.mark.slow
 def test_killed_worker_is_named_and_the_run_goes_on(pilot):
     process = pilot.start(*pilot.run_arguments(SMALL))
     assert wait_for(lambda: started(pilot, "base"))
@@ -181,6 +186,7 @@ def test_killed_worker_is_named_and_the_run_goes_on(pilot):
     assert code == 0, errors
 
 
+@pytest.mark.slow
 def test_hung_worker_is_stopped(pilot, job):
     (job / "job.py").write_text(
         (job / "job.py").read_text().replace("def batch(step):", "def batch(step):\n    import time; time.sleep(60)")

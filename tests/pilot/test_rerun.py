@@ -3,6 +3,8 @@
 import pytest
 from conftest import JOBS, Pilot, check
 
+pytestmark = pytest.mark.slow
+
 SMALL = JOBS / "small"
 
 

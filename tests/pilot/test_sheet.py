@@ -9,6 +9,8 @@ import jsonschema
 import pytest
 from conftest import JOBS, ROOT
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = json.loads((ROOT / "docs/sheet.schema.json").read_text())
 
 

@@ -7,6 +7,8 @@ import sys
 import pytest
 from conftest import JOBS, check
 
+pytestmark = pytest.mark.slow
+
 SMALL = JOBS / "small"
 
 

@@ -3,7 +3,9 @@
 import shutil
 
 import pytest
-from conftest import JOBS, ROOT, check
+from conftest import BINARY, JOBS, ROOT, check
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +32,14 @@ def test_an_op_without_a_row_is_named(pilot):
     assert forward["verdict"] == "stop" and "bessel_j0" in forward["why"], forward["why"]
     assert "job.py:15" in forward["why"]
     assert check(sheet, "par.drift")["verdict"] == "not-judged"
+
+
+def test_a_plugin_that_is_too_old_stops_gate_zero(pilot):
+    pilot.environment["FAKE_PJRT_MINOR"] = "40"
+    plugin = BINARY.parents[1] / "tests" / "fake_plugin.so"
+    code, sheet, _ = pilot.run(JOBS / "small", "--gate", "0", "--set", f"candidate.plugin={plugin}", device="tpu")
+    proof = check(sheet, "env.backend-proof")
+    assert code == 1 and proof["verdict"] == "stop" and "0.40" in proof["why"], proof["why"]
 
 
 @pytest.mark.parametrize("kind", ["missing", "text"])

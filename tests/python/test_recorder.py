@@ -5,7 +5,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.fx import symbolic_trace
-
 from tpupilot.compiler import record
 
 
