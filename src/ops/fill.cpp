@@ -1,5 +1,9 @@
 // Tensors made from numbers and positions.
+#include <algorithm>
+
+#include "ops/indexing.h"
 #include "ops/promote.h"
+#include "ops/sorting.h"
 
 namespace tpupilot::ops {
 namespace {
@@ -56,6 +60,44 @@ Emitter triangle(Direction keep) {
   };
 }
 
+// base ^ (start + i * step), as at::native::logspace_out.
+Values logspace(Context& c) {
+  const Type& out = c.result();
+  if (hlo::is_complex(out.elem)) throw hlo::Error("[logspace] not implemented for " + out.str());
+  const Type wide = out.with(Elem::F64);
+  const Expr start = expr(c, c.scalar_as("start", wide)), end = expr(c, c.scalar_as("end", wide));
+  const Expr base = expr(c, c.scalar_as("base", wide));
+  const int64_t steps = c.integer("steps");
+  if (steps <= 1) return {apply("stablehlo.power", base, start)};
+  const Expr step = (end - start) / static_cast<double>(steps - 1);
+  return {
+      apply("stablehlo.power", base, start + step * convert(expr(c, position(c, Elem::S64, out.dims, 0)), Elem::F64))};
+}
+
+// The coordinates of a triangle's elements in row-major order: its rows begin at known places, and each element's row
+// is found among these.
+Emitter triangle_indices(bool lower) {
+  return [lower](Context& c) {
+    Builder& b = c.b;
+    const int64_t rows = c.integer("row"), columns = c.integer("col"), offset = c.integer("offset");
+    const int64_t total = c.result().dims.at(1);
+    if (total == 0) return Values{b.zeros(c.result())};
+    Dims begins, firsts;  // of each row: the place of its first element, and that element's column
+    for (int64_t r = 0, place = 0; r < rows; ++r) {
+      const int64_t first = std::clamp<int64_t>(lower ? 0 : r + offset, 0, columns);
+      const int64_t limit = std::clamp<int64_t>(lower ? r + offset + 1 : columns, 0, columns);
+      begins.push_back(place);
+      firsts.push_back(first);
+      place += std::max<int64_t>(limit - first, 0);
+    }
+    const Value place = b.iota({Elem::S64, {total}}, 0), begin = b.constant_ints(begins, Elem::S64);
+    const Value row = b.sub(search_sorted(b, begin, place, true), b.constant_int(1, place.type));
+    const Value within = b.sub(place, gather_along(b, begin, row, 0));
+    const Value column = b.add(within, gather_along(b, b.constant_ints(firsts, Elem::S64), row, 0));
+    return Values{b.concatenate({b.unsqueeze(row, 0), b.unsqueeze(column, 0)}, 0)};
+  };
+}
+
 Values complex_parts(Context& c) {
   const Elem part = hlo::real_of(c.result().elem);
   const Dims& dims = c.result().dims;
@@ -73,6 +115,9 @@ std::vector<Row> fill_rows() {
       {.overloads = {"eye.out", "eye.m_out"}, .emit = eye},
       {.overloads = {"tril.out"}, .emit = triangle(Direction::LE)},
       {.overloads = {"triu.out"}, .emit = triangle(Direction::GE)},
+      {.overloads = {"logspace.out"}, .emit = logspace},
+      {.overloads = {"tril_indices"}, .emit = triangle_indices(true)},
+      {.overloads = {"triu_indices"}, .emit = triangle_indices(false)},
       {.overloads = {"complex.out"}, .emit = complex_parts},
   };
 }

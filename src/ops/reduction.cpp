@@ -3,11 +3,15 @@
 #include <limits>
 
 #include "ops/promote.h"
+#include "ops/scan.h"
 
 namespace tpupilot::ops {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Of overloads that only write into their arguments.
+std::vector<Type> nothing_returned(Context&) { return {}; }
 
 struct Reduced {
   Expr x;
@@ -82,6 +86,11 @@ Value first_index(Builder& b, const Value& x, const Value& best, int64_t dim) {
 Emitter extremum_of(Extremum which) {
   return [which](Context& c) {
     const Reduced r = reduced(c, c.tensor("self").elem());
+    if (r.x.v.type.numel() == 0 && !c.has_argument("dim")) {
+      throw hlo::Error("[" + std::string(c.overload()) +
+                       "] Expected reduction dim to be specified for input.numel() == 0. " +
+                       "Specify the reduction dim with the 'dim' argument.");
+    }
     return Values{finished(c, extremum(c.b, r.x, r.dims, which))};
   };
 }
@@ -167,29 +176,91 @@ Expr norm_of(const Expr& magnitude, const Dims& dims, double order) {
 
 Emitter norm(std::string_view order) {
   return [order](Context& c) {
-    const Elem elem = hlo::compute_elem(c.tensor("self").elem());
+    const bool is_complex = hlo::is_complex(c.tensor("self").elem());
+    const Elem elem = is_complex ? hlo::complex_of(result_opmath(c)) : result_opmath(c);
     const Reduced r = reduced(c, elem);
     return Values{finished(c, norm_of(abs(r.x), r.dims, c.given(order) ? c.constant(order) : 2))};
   };
 }
 
-// ---- scans: log2(n) shifted combinations ----
-Values scan(Context& c, std::string_view combine, double identity) {
-  const Value self = convert_like_aten(c.b, c.tensor("self"), result_opmath(c));
-  Value x = self.rank() == 0 ? c.b.reshape(self, {1}) : self;
-  const int64_t dim = hlo::wrap_dim(c.integer("dim"), x.rank());
-  const int64_t n = x.dims()[dim];
-  for (int64_t shift = 1; shift < n; shift *= 2) {
-    Dims low(x.rank(), 0), high(x.rank(), 0);
-    low[dim] = shift;
-    high[dim] = -shift;
-    const Value before = c.b.pad(x, c.b.constant(identity, {x.elem(), {}}), low, high, Dims(x.rank(), 0));
-    x = c.b.binary(combine, x, before);
-  }
-  return {finished(c, x)};
+// ---- scans ----
+struct Line {
+  Value x;
+  int64_t dim;
+};
+Line line(Context& c, Elem elem) {
+  const Value self = convert_like_aten(c.b, c.tensor("self"), elem);
+  const Value x = self.rank() == 0 ? c.b.reshape(self, {1}) : self;
+  return {x, hlo::wrap_dim(c.integer("dim"), x.rank())};
 }
-Values cumsum(Context& c) { return scan(c, "stablehlo.add", 0); }
-Values cumprod(Context& c) { return scan(c, "stablehlo.multiply", 1); }
+
+Emitter running(std::string_view combine, double identity) {
+  return [combine, identity](Context& c) {
+    const Line l = line(c, result_opmath(c));
+    return Values{finished(c, scan(c.b, combine, l.x, c.b.constant(identity, {l.x.elem(), {}}), l.dim))};
+  };
+}
+
+// The last index of equal extrema, and that of the last NaN once there is one (at::native::cummax_helper_cpu).
+Emitter running_extremum(Extremum which) {
+  return [which](Context& c) {
+    Builder& b = c.b;
+    const Line l = line(c, c.tensor("self").elem());
+    const Type scalar{l.x.elem(), {}};
+    const bool largest = which == Extremum::Max;
+    const std::string_view combine = largest ? "stablehlo.maximum" : "stablehlo.minimum";
+    const Value best = scan(b, combine, l.x, largest ? b.lowest(scalar) : b.highest(scalar), l.dim);
+    const Value found = b.logical_or(b.compare(hlo::Direction::EQ, l.x, best), b.is_nan(l.x));
+    const Type index{Elem::S64, l.x.dims()};
+    const Value candidates = b.select(found, b.iota(index, l.dim), b.constant_int(-1, index));
+    const Value last = scan(b, "stablehlo.maximum", candidates, b.constant_int(-1, {Elem::S64, {}}), l.dim);
+    return Values{reshape(expr(c, best), c.result(0).dims), reshape(expr(c, last), c.result(1).dims)};
+  };
+}
+
+// log(exp(x) + exp(y)); equal infinities stay.
+Value add_logarithms(Builder& b, const Value& later, const Value& earlier) {
+  const Expr x{&b, later}, y{&b, earlier};
+  const Expr same = equal(x, y) & equal(abs(x), kInfinity);
+  return where(same, x, maximum(x, y) + log1p(exp(-abs(x - y))));
+}
+Values logcumsumexp(Context& c) {
+  const Line l = line(c, hlo::compute_elem(c.tensor("self").elem()));
+  if (!hlo::is_float(l.x.elem())) throw hlo::Error("[logcumsumexp] not implemented for " + l.x.type.str());
+  const auto combine = [&c](const Value& later, const Value& earlier) { return add_logarithms(c.b, later, earlier); };
+  return {finished(c, scan_by_steps(c.b, combine, l.x, c.b.constant(-kInfinity, {l.x.elem(), {}}), l.dim))};
+}
+
+// ---- others ----
+Values nansum(Context& c) {
+  if (hlo::is_complex(c.tensor("self").elem())) {
+    throw hlo::Error("[nansum] does not support complex inputs, as ATen's on CPU does not; sum the parts");
+  }
+  const Reduced r = reduced(c, result_opmath(c));
+  const Expr known = where(expr(c, c.b.is_nan(r.x)), 0, r.x);
+  return {finished(c, sum(known, r.dims))};
+}
+
+Values trace(Context& c) {
+  const Expr x = expr(c, convert_like_aten(c.b, c.tensor("self"), result_opmath(c)));
+  const Type index{Elem::S64, x.v.dims()};
+  const Expr diagonal = equal(expr(c, c.b.iota(index, 0)), expr(c, c.b.iota(index, 1)));
+  return {sum(where(diagonal, x, 0), {0, 1})};
+}
+
+// Slices along `dim` whose norm is above maxnorm are scaled down to it (at::native::renorm_kernel).
+Values renorm(Context& c) {
+  const Expr x = wide(c, "self");
+  const int64_t dim = hlo::wrap_dim(c.integer("dim"), x.v.rank());
+  Dims others;
+  for (int64_t d = 0; d < x.v.rank(); ++d) {
+    if (d != dim) others.push_back(d);
+  }
+  const Expr norm = norm_of(abs(x), others, c.constant("p"));
+  const Expr limit = expr(c, c.scalar("maxnorm", norm.v.elem()));
+  const Expr scale = where(norm > limit, limit / (norm + 1e-7), number(norm, 1));
+  return {x * along(expr(c, convert_like_aten(c.b, scale, x.v.elem())), dim, x.v.dims())};
+}
 
 }  // namespace
 
@@ -214,8 +285,16 @@ std::vector<Row> reduction_rows() {
       {.overloads = {"std_mean.correction"}, .emit = std_mean},
       {.overloads = {"linalg_vector_norm.out"}, .emit = norm("ord"), .constants = {"ord"}},
       {.overloads = {"norm.out", "norm.dtype_out"}, .emit = norm("p"), .constants = {"p"}},
-      {.overloads = {"cumsum.out"}, .emit = cumsum},
-      {.overloads = {"cumprod.out"}, .emit = cumprod},
+      {.overloads = {"cumsum.out"}, .emit = running("stablehlo.add", 0)},
+      {.overloads = {"cumprod.out"}, .emit = running("stablehlo.multiply", 1)},
+      {.overloads = {"_cummax_helper"}, .emit = running_extremum(Extremum::Max), .shape = nothing_returned},
+      {.overloads = {"_cummin_helper"}, .emit = running_extremum(Extremum::Min), .shape = nothing_returned},
+      {.overloads = {"_logcumsumexp"},
+       .emit = logcumsumexp,
+       .shape = [](Context& c) { return std::vector{c.tensor("self").type}; }},
+      {.overloads = {"nansum", "nansum.out"}, .emit = nansum},
+      {.overloads = {"trace"}, .emit = trace},
+      {.overloads = {"renorm.out"}, .emit = renorm, .constants = {"p"}},
   };
 }
 

@@ -1,4 +1,5 @@
 // Elements put elsewhere, unchanged.
+#include "ops/indexing.h"
 #include "ops/promote.h"
 
 namespace tpupilot::ops {
@@ -44,6 +45,43 @@ Values roll(Context& c) {
   return {x};
 }
 
+// Channels [groups, n] become [n, groups].
+Values channel_shuffle(Context& c) {
+  const Value x = c.tensor("self");
+  const int64_t groups = c.integer("groups");
+  if (x.rank() < 3 || groups < 1 || x.dims()[1] % groups != 0) {
+    throw hlo::Error("[channel_shuffle] " + x.type.str() + " has no " + std::to_string(groups) +
+                     " equal groups of channels in dim 1");
+  }
+  const int64_t inner = hlo::product(Dims(x.dims().begin() + 2, x.dims().end()));
+  const Value split = c.b.reshape(x, {x.dims()[0], groups, x.dims()[1] / groups, inner});
+  return {c.b.reshape(c.b.transpose(split, {0, 2, 1, 3}), x.dims())};
+}
+
+// Sums the windows of Tensor.unfold back to where they came from. grad_in: [.., windows at `dim`, .., size].
+Values unfold_backward(Context& c) {
+  const Value g = convert_like_aten(c.b, c.tensor("grad_in"), hlo::compute_elem(c.tensor("grad_in").elem()));
+  const Dims& out = c.result().dims;
+  const int64_t size = c.integer("size"), step = c.integer("step");
+  if (out.empty()) return {c.b.reshape(g, {})};
+  const int64_t dim = hlo::wrap_dim(c.integer("dim"), static_cast<int64_t>(out.size()));
+  if (g.type.numel() == 0) return {c.b.zeros(c.result())};
+  // [.., windows, size, ..]: then one run of places at `dim`.
+  Dims order;
+  for (int64_t d = 0; d < g.rank() - 1; ++d) {
+    order.push_back(d);
+    if (d == dim) order.push_back(g.rank() - 1);
+  }
+  const int64_t windows = g.dims()[dim];
+  Dims run = out;
+  run[dim] = windows * size;
+  const Value updates = c.b.reshape(c.b.transpose(g, order), run);
+  const Type grid{Elem::S64, {windows, size}};
+  const Value begin = c.b.mul(c.b.iota(grid, 0), c.b.constant_int(step, grid));
+  const Value places = c.b.reshape(c.b.add(begin, c.b.iota(grid, 1)), {windows * size});
+  return {put_slices(c.b, c.b.zeros({g.elem(), out}), places, updates, dim, "stablehlo.add")};
+}
+
 }  // namespace
 
 std::vector<Row> shape_rows() {
@@ -51,6 +89,8 @@ std::vector<Row> shape_rows() {
       {.overloads = {"cat.out"}, .emit = cat},
       {.overloads = {"flip"}, .emit = flip},
       {.overloads = {"roll"}, .emit = roll},
+      {.overloads = {"channel_shuffle"}, .emit = channel_shuffle},
+      {.overloads = {"unfold_backward"}, .emit = unfold_backward},
   };
 }
 
