@@ -166,24 +166,27 @@ Expr nan_to_num_of(Context& c) {
   return {&c.b, c.b.op("stablehlo.complex", {real, imag}, x.v.type)};
 }
 
-// x = mantissa * 2^exponent with a mantissa in [0.5, 1): by the exponent field, after subnormal numbers were scaled up.
+// x = mantissa * 2^exponent with a mantissa in [0.5, 1). On bits alone: plugins take subnormal numbers for zero.
 Values frexp(Context& c) {
   const Elem wide = hlo::compute_elem(c.tensor("self").elem());
   const Expr x = convert(raw(c), wide);
   const bool f64 = wide == Elem::F64;
-  const Elem bits = f64 ? Elem::S64 : Elem::S32;
-  const int64_t fraction = f64 ? 52 : 23, bias = f64 ? 1022 : 126, field = f64 ? 0x7ff : 0xff;
-  const Expr small = abs(x) < (f64 ? std::numeric_limits<double>::min() : double{std::numeric_limits<float>::min()});
-  const double scale = std::ldexp(1.0, static_cast<int>(fraction) + 1);
-  const Expr scaled = where(small, x * scale, x);
-  const Expr pattern{&c.b, c.b.bitcast(scaled, {bits, x.v.dims()})};
+  const int64_t width = f64 ? 64 : 32, fraction = f64 ? 52 : 23, bias = f64 ? 1022 : 126, field = f64 ? 0x7ff : 0xff;
+  const Expr pattern{&c.b, c.b.bitcast(x, {f64 ? Elem::S64 : Elem::S32, x.v.dims()})};
   const auto integer = [&](int64_t v) { return Expr{&c.b, c.b.constant_int(v, pattern.v.type)}; };
+  const Expr fraction_mask = integer((int64_t{1} << fraction) - 1);
+  const Expr bits = pattern & fraction_mask;
   const Expr exponent = apply("stablehlo.shift_right_logical", pattern, integer(fraction)) & integer(field);
-  const Expr mantissa_bits = (pattern & integer(~(field << fraction))) | integer(bias << fraction);
-  const Expr mantissa{&c.b, c.b.bitcast(mantissa_bits, x.v.type)};
-  const Expr shift = where(small, integer(bias + fraction + 1), integer(bias));
-  const Expr unchanged = equal(x, 0) | equal(exponent, integer(field));  // zeros, infinities, NaN
-  return {where(unchanged, x, mantissa), where(unchanged, integer(0), exponent - shift)};
+  // A subnormal number's leading bit moves up to where the implied one of normal numbers is.
+  const Expr up = apply("stablehlo.count_leading_zeros", bits) - integer(width - 1 - fraction);
+  const Expr subnormal = equal(exponent, 0) & !equal(bits, 0);
+  const Expr normalized = apply("stablehlo.shift_left", bits, where(subnormal, up, 0)) & fraction_mask;
+  const Expr sign = pattern & integer(f64 ? std::numeric_limits<int64_t>::min() : std::numeric_limits<int32_t>::min());
+  const Expr mantissa{&c.b, c.b.bitcast(sign | normalized | integer(bias << fraction), x.v.type)};
+  const Expr power = where(subnormal, integer(1) - up, exponent) - integer(bias);
+  const Expr zero = equal(exponent, 0) & equal(bits, 0);
+  const Expr unchanged = zero | equal(exponent, integer(field));  // or infinite, or NaN
+  return {where(unchanged, x, mantissa), where(unchanged, 0, power)};
 }
 
 // ---- special functions ----
