@@ -6,6 +6,7 @@
 
 #include <map>
 #include <mutex>
+#include <unordered_set>
 
 #include "aten/counters.h"
 #include "aten/errors.h"
@@ -97,9 +98,20 @@ class RowKernel final : public c10::OperatorKernel {
   std::atomic<int64_t> signatures_{0};
 };
 
+// A type by the kinds in it: enough to tell the overloads of one op apart.
+std::string kinds_of(const c10::Type& type) {
+  std::string text = std::to_string(static_cast<int>(type.kind()));
+  for (const c10::TypePtr& inner : type.containedTypes()) text += "(" + kinds_of(*inner) + ")";
+  return text;
+}
+
 // "add.out" -> "add.Tensor": the functional overload that core derives from a structured one, found by its schema: the same
 // arguments without the ones that are written.
 std::map<std::string, std::string> functional_overloads() {
+  std::unordered_set<std::string> bases;  // of the table: schemas are parsed lazily, and most are never needed
+  for (const ops::Row& row : ops::rows()) {
+    for (const std::string_view overload : row.overloads) bases.insert("aten::" + std::string(overload.substr(0, overload.find('.'))));
+  }
   const auto name_of = [](const c10::FunctionSchema& s) {
     const std::string base = s.name().substr(s.name().find("::") + 2);
     return s.overload_name().empty() ? base : base + "." + s.overload_name();
@@ -107,15 +119,16 @@ std::map<std::string, std::string> functional_overloads() {
   const auto inputs_of = [](const c10::FunctionSchema& s) {
     std::string text = s.name();
     for (const c10::Argument& a : s.arguments()) {
-      if (a.alias_info() == nullptr) text += "," + a.name() + ":" + a.type()->str();
+      if (a.alias_info() == nullptr) text += "," + a.name() + ":" + kinds_of(*a.type());
     }
     return text;
   };
   std::map<std::string, std::string> by_inputs, result;
   std::vector<std::pair<std::string, std::string>> writers;  // name, inputs
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    if (!bases.contains(name.name)) continue;
     const auto op = c10::Dispatcher::singleton().findSchema(name);
-    if (!op || name.name.rfind("aten::", 0) != 0) continue;
+    if (!op) continue;
     const c10::FunctionSchema& schema = op->schema();
     if (schema.is_mutable()) {
       writers.emplace_back(name_of(schema), inputs_of(schema));
