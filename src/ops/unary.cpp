@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <vector>
 
 #include "ops/promote.h"
 
@@ -215,10 +216,35 @@ Expr digamma(Context& c) {
                           number(x, -std::numeric_limits<double>::infinity()));
   return where(equal(x, 0), pole, apply("chlo.digamma", x));
 }
+// The n-th derivative of cot(pi x) as a polynomial in cot(pi x), times (-pi)^n: coefficients, lowest first.
+std::vector<double> cotangent_derivative(int64_t n) {
+  std::vector<double> p = {0, 1};
+  for (int64_t k = 0; k < n; ++k) {  // (1 + c^2) p'(c)
+    std::vector<double> next(p.size() + 1, 0.0);
+    for (size_t i = 1; i < p.size(); ++i) {
+      next[i - 1] += static_cast<double>(i) * p[i];
+      next[i + 1] += static_cast<double>(i) * p[i];
+    }
+    p = std::move(next);
+  }
+  return p;
+}
+
+// The plugins' op is wrong for negative arguments. Those are reflected (DLMF 5.15.6):
+// (-1)^n psi_n(1 - x) - psi_n(x) = pi d^n/dx^n cot(pi x).
 Expr polygamma(Context& c) {
-  if (c.integer("n") == 0) return digamma(c);
-  const Expr x = self(c);
-  return apply("chlo.polygamma", number(x, static_cast<double>(c.integer("n"))), x);
+  const int64_t n = c.integer("n");
+  if (n == 0) return digamma(c);
+  const Expr x = self(c), negative = x < 0;
+  const Expr value = apply("chlo.polygamma", number(x, static_cast<double>(n)), where(negative, 1 - x, x));
+  const Expr turn = (x - apply("stablehlo.round_nearest_even", x)) * std::numbers::pi;
+  const Expr cotangent = apply("stablehlo.cosine", turn) / apply("stablehlo.sine", turn);
+  const std::vector<double> p = cotangent_derivative(n);
+  Expr derivative = number(x, p.back());
+  for (size_t i = p.size() - 1; i-- > 0;) derivative = derivative * cotangent + p[i];
+  const double scale = std::numbers::pi * std::pow(-std::numbers::pi, static_cast<double>(n));
+  const Expr reflected = (n % 2 == 0 ? value : -value) - derivative * scale;
+  return where(negative, reflected, value);
 }
 
 Expr negate(Context& c) { return -self(c); }

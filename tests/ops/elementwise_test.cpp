@@ -83,6 +83,19 @@ TEST(Unary, DigammaHasAPoleOfEitherSignAtZero) {
   EXPECT_TRUE(std::isnan(y[3])) << "at -1";
 }
 
+TEST(Unary, PolygammaOfNegativeNumbers) {  // psi_n(x) = psi_n(x + 1) - (-1)^n n! / x^(n + 1)
+  const Array x = array({Elem::F64, {4}}, {-0.25, 0.75, -8.478, -7.478});
+  double factorial = 1;
+  for (int n = 1; n <= 4; ++n) {
+    factorial *= n;
+    const auto y = LayerCall("polygamma.out").set("n", n).tensor("self", x).result(x.type).values();
+    for (size_t i : {0, 2}) {
+      const double step = std::pow(-1.0, n) * factorial / std::pow(doubles(x)[i], n + 1);
+      EXPECT_NEAR(y[i], y[i + 1] - step, 1e-9 * std::fabs(y[i])) << "order " << n << " at " << doubles(x)[i];
+    }
+  }
+}
+
 TEST(Unary, FrexpTakesSubnormalNumbersApart) {
   const Array x = Array::of<float>({Elem::F32, {7}}, {0.0F, -3.0F, 1e-3F, 1e30F, 1e-40F, -1e-45F, 0.5F});
   const auto out = LayerCall("frexp.Tensor_out").tensor("self", x).result(x.type).result(x.type.with(Elem::S32)).run();
