@@ -9,10 +9,16 @@ namespace tpupilot::aten {
 using hlo::Elem;
 using ops::Value;
 
-CallContext::CallContext(hlo::Builder& builder, const SchemaFacts& facts, Arguments arguments, const TensorRefs& tensors,
-                         Recorder* recorder)
-    : Context(builder, facts.overload), facts_(facts), arguments_(arguments), tensors_(tensors), recorder_(recorder),
-      flats_(tensors.size()), reads_(tensors.size()), scalars_(arguments.size()) {
+CallContext::CallContext(hlo::Builder& builder, const SchemaFacts& facts, Arguments arguments,
+                         const TensorRefs& tensors, Recorder* recorder)
+    : Context(builder, facts.overload),
+      facts_(facts),
+      arguments_(arguments),
+      tensors_(tensors),
+      recorder_(recorder),
+      flats_(tensors.size()),
+      reads_(tensors.size()),
+      scalars_(arguments.size()) {
   int ordinal = 0;
   for (size_t i = 0; i < arguments.size(); ++i) {
     first_ordinal_.push_back(ordinal);
@@ -26,7 +32,9 @@ CallContext::CallContext(hlo::Builder& builder, const SchemaFacts& facts, Argume
 
 int CallContext::index(std::string_view name) const {
   const int i = facts_.index_of(name);
-  if (i < 0) throw hlo::Error("[" + facts_.overload + "] the row asks for an argument '" + std::string(name) + "' that the schema lacks");
+  if (i < 0)
+    throw hlo::Error("[" + facts_.overload + "] the row asks for an argument '" + std::string(name) +
+                     "' that the schema lacks");
   return i;
 }
 
@@ -67,16 +75,19 @@ Value CallContext::read(int ordinal) {
     known = layout::read(b, flat(ordinal), layout_of(tensor));
     return known;
   }
-  TORCH_CHECK(tensor.device().is_cpu() && tensor.dim() == 0, "[", facts_.overload, "] expected all tensors to be on the same device, but found a ",
-              tensor.device(), " tensor of shape ", tensor.sizes(), " beside tensors on the tpu; move it with .to('tpu')");
+  TORCH_CHECK(tensor.device().is_cpu() && tensor.dim() == 0, "[", facts_.overload,
+              "] expected all tensors to be on the same device, but found a ", tensor.device(), " tensor of shape ",
+              tensor.sizes(), " beside tensors on the tpu; move it with .to('tpu')");
   const Elem elem = elem_of(tensor.scalar_type());
-  known = recorder_ != nullptr ? recorder_->host_scalar(tensor) : add_input({Input::HostTensor, ordinal, elem}, {elem, {}});
+  known =
+      recorder_ != nullptr ? recorder_->host_scalar(tensor) : add_input({Input::HostTensor, ordinal, elem}, {elem, {}});
   return known;
 }
 
 Value CallContext::tensor(std::string_view name) {
   const int i = index(name);
-  if (!given(name)) throw hlo::Error("[" + facts_.overload + "] the tensor argument '" + std::string(name) + "' was not given");
+  if (!given(name))
+    throw hlo::Error("[" + facts_.overload + "] the tensor argument '" + std::string(name) + "' was not given");
   return read(first_ordinal_[i]);
 }
 
@@ -170,7 +181,9 @@ std::vector<double> CallContext::floats(std::string_view name) const {
 }
 
 const ops::Type& CallContext::result(size_t i) const {
-  if (i >= results_.size()) throw hlo::Error("[" + facts_.overload + "] the row asks for result " + std::to_string(i) + " of " + std::to_string(results_.size()));
+  if (i >= results_.size())
+    throw hlo::Error("[" + facts_.overload + "] the row asks for result " + std::to_string(i) + " of " +
+                     std::to_string(results_.size()));
   return results_[i];
 }
 

@@ -10,8 +10,8 @@ namespace tpupilot::aten {
 // Where a program's parameter comes from, call by call.
 struct Input {
   enum Kind { Tensor, HostTensor, Scalar, RandomState } kind;
-  int index = 0;                       // ordinal among the call's tensors, or of the scalar argument
-  hlo::Elem elem = hlo::Elem::Invalid; // of a HostTensor or Scalar
+  int index = 0;                        // ordinal among the call's tensors, or of the scalar argument
+  hlo::Elem elem = hlo::Elem::Invalid;  // of a HostTensor or Scalar
 };
 
 class CallContext final : public ops::Context {
@@ -57,9 +57,9 @@ class CallContext final : public ops::Context {
   Arguments arguments_;
   const TensorRefs& tensors_;
   Recorder* recorder_;
-  std::vector<int> first_ordinal_;       // by argument
+  std::vector<int> first_ordinal_;         // by argument
   std::vector<ops::Value> flats_, reads_;  // by ordinal, made once
-  std::vector<ops::Value> scalars_;      // by argument
+  std::vector<ops::Value> scalars_;        // by argument
   std::vector<Input> inputs_;
   std::vector<ops::Type> results_;
   ops::Value random_state_;

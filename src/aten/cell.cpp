@@ -8,7 +8,8 @@ namespace tpupilot::aten {
 Cell& cell_of(const at::TensorBase& tensor) {
   const c10::DataPtr& data = tensor.storage().data_ptr();
   TORCH_CHECK(data.device().is_privateuseone() && data.get_context() != nullptr,
-              "[tpu] the tensor's storage is not on the device (", data.device(), "); was it made by set_() from another one?");
+              "[tpu] the tensor's storage is not on the device (", data.device(),
+              "); was it made by set_() from another one?");
   return *static_cast<Cell*>(data.get_context());
 }
 
@@ -32,7 +33,8 @@ void assign(Cell& cell, BufferRef buffer, hlo::Elem elem, int64_t length) {
 const BufferRef& buffer_of(const at::TensorBase& tensor) {
   Cell& cell = cell_of(tensor);
   if (!cell.buffer) {
-    TORCH_CHECK(cell.recording == 0, "[tpu] the tensor was made while a compiled region was recorded, and exists only in it");
+    TORCH_CHECK(cell.recording == 0,
+                "[tpu] the tensor was made while a compiled region was recorded, and exists only in it");
     fill_with_zeros(cell, elem_of(tensor.scalar_type()), storage_length(tensor));
   }
   return cell.buffer;

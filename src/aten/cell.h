@@ -17,14 +17,14 @@ namespace tpupilot::aten {
 using BufferRef = std::shared_ptr<pjrt::Buffer>;
 
 struct Cell {
-  size_t nbytes = 0;            // the storage's size when it was allocated
+  size_t nbytes = 0;  // the storage's size when it was allocated
   c10::DeviceIndex device = 0;
-  BufferRef buffer;             // one-dimensional; null = never written (reads as zeros)
+  BufferRef buffer;                     // one-dimensional; null = never written (reads as zeros)
   hlo::Elem elem = hlo::Elem::Invalid;  // of the buffer
-  int64_t length = 0;           // elements of the buffer
+  int64_t length = 0;                   // elements of the buffer
 
-  // While a program is being recorded: the value that stands for the buffer in recording `recording`. A storage that was
-  // made in a recording never gets a buffer.
+  // While a program is being recorded: the value that stands for the buffer in recording `recording`. A storage that
+  // was made in a recording never gets a buffer.
   uint64_t recording = 0;
   hlo::Value value;
 };

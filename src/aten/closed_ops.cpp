@@ -56,11 +56,13 @@ at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, std::op
 }
 
 // ---- aliases: core's own kernels, which only touch sizes and strides ----
-at::Tensor as_strided(const at::Tensor& self, at::IntArrayRef sizes, at::IntArrayRef strides, std::optional<int64_t> offset) {
+at::Tensor as_strided(const at::Tensor& self, at::IntArrayRef sizes, at::IntArrayRef strides,
+                      std::optional<int64_t> offset) {
   return at::native::as_strided_tensorimpl(self, sizes, strides, offset);
 }
 
-at::Tensor& set_storage(at::Tensor& self, at::Storage source, int64_t offset, at::IntArrayRef sizes, at::IntArrayRef strides) {
+at::Tensor& set_storage(at::Tensor& self, at::Storage source, int64_t offset, at::IntArrayRef sizes,
+                        at::IntArrayRef strides) {
   auto* impl = self.unsafeGetTensorImpl();
   impl->set_storage_keep_dtype(std::move(source));
   impl->set_storage_offset(offset);
@@ -78,8 +80,9 @@ at::Tensor& set_whole_storage(at::Tensor& self, at::Storage source) {
 }
 
 at::Tensor& set_tensor(at::Tensor& self, const at::Tensor& source) {
-  return self.is_same(source) ? self
-                              : set_storage(self, source.storage(), source.storage_offset(), source.sizes(), source.strides());
+  return self.is_same(source)
+             ? self
+             : set_storage(self, source.storage(), source.storage_offset(), source.sizes(), source.strides());
 }
 
 at::Tensor& set_empty(at::Tensor& self) {
@@ -93,10 +96,12 @@ const at::Tensor& resize(const at::Tensor& self, at::IntArrayRef sizes, std::opt
   return self;
 }
 
-// `parameter.data = tensor` (which is how module.to() moves a parameter and keeps its identity) asks this. A tensor here is an
-// ordinary strided TensorImpl, so that it may take the place of a dense CPU tensor and the other way round.
+// `parameter.data = tensor` (which is how module.to() moves a parameter and keeps its identity) asks this. A tensor
+// here is an ordinary strided TensorImpl, so that it may take the place of a dense CPU tensor and the other way round.
 bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
-  const auto dense = [](const at::Tensor& t) { return t.layout() == at::kStrided && (t.is_cpu() || t.is_privateuseone()); };
+  const auto dense = [](const at::Tensor& t) {
+    return t.layout() == at::kStrided && (t.is_cpu() || t.is_privateuseone());
+  };
   return dense(self) && dense(from);
 }
 
@@ -122,8 +127,8 @@ at::Tensor& masked_select_out(const at::Tensor& self, const at::Tensor& mask, at
 }
 
 bool equal(const at::Tensor& self, const at::Tensor& other) {
-  TORCH_CHECK(self.device() == other.device(), "Cannot compare two tensors on different devices. Got: ", self.device(), " and ",
-              other.device());
+  TORCH_CHECK(self.device() == other.device(), "Cannot compare two tensors on different devices. Got: ", self.device(),
+              " and ", other.device());
   TORCH_CHECK(self.scalar_type() == other.scalar_type(), "Expected all tensors to have the same dtype, got ",
               self.scalar_type(), " and ", other.scalar_type());
   return self.sizes() == other.sizes() && self.eq(other).all().item<bool>();
@@ -137,7 +142,8 @@ std::string described_arguments(const torch::jit::Stack& stack, size_t count) {
   for (size_t i = stack.size() - count; i < stack.size(); ++i) {
     if (!stack[i].isTensor() || !stack[i].toTensor().defined()) continue;
     const at::Tensor& t = stack[i].toTensor();
-    text += (text.empty() ? "" : ", ") + std::string(c10::toString(t.scalar_type())) + "[" + c10::Join(", ", t.sizes()) + "]";
+    text += (text.empty() ? "" : ", ") + std::string(c10::toString(t.scalar_type())) + "[" +
+            c10::Join(", ", t.sizes()) + "]";
   }
   return text;
 }
@@ -160,7 +166,8 @@ void resize_tensor(const at::Tensor& tensor, c10::IntArrayRef sizes) {
   auto* impl = tensor.unsafeGetTensorImpl();
   if (impl->sizes() == sizes) return;
   impl->set_sizes_contiguous(sizes);
-  const size_t needed = impl->numel() == 0 ? 0 : static_cast<size_t>(impl->storage_offset() + impl->numel()) * impl->itemsize();
+  const size_t needed =
+      impl->numel() == 0 ? 0 : static_cast<size_t>(impl->storage_offset() + impl->numel()) * impl->itemsize();
   if (needed > impl->storage().nbytes()) {
     TORCH_CHECK(impl->storage().resizable(), "Trying to resize storage that is not resizable");
     resize_storage(impl->storage(), needed);

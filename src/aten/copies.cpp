@@ -1,5 +1,5 @@
-// _copy_from: every copy with an end on the device. A copy that needs more than moving bytes (another dtype, strides, a view)
-// is a program on the device or a copy on the host, whichever side has the data.
+// _copy_from: every copy with an end on the device. A copy that needs more than moving bytes (another dtype, strides, a
+// view) is a program on the device or a copy on the host, whichever side has the data.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/_conj.h>
 #include <ATen/ops/_copy_from_native.h>
@@ -67,7 +67,8 @@ void to_host(const at::Tensor& src, const at::Tensor& dst) {
     download_whole(dense, dst.mutable_data_ptr());
     return;
   }
-  const at::Tensor staged = at::empty(src.sizes(), src.options().device(c10::kCPU).memory_format(c10::MemoryFormat::Contiguous));
+  const at::Tensor staged =
+      at::empty(src.sizes(), src.options().device(c10::kCPU).memory_format(c10::MemoryFormat::Contiguous));
   download_whole(dense, staged.mutable_data_ptr());
   dst.copy_(staged);
 }

@@ -10,10 +10,10 @@
 namespace tpupilot::aten {
 
 struct Counters {
-  std::atomic<int64_t> memory_hits{0};   // calls that found their program
-  std::atomic<int64_t> fallbacks{0};     // ops that ran on the CPU because they were allowed to
-  std::atomic<int64_t> host_syncs{0};    // reads of device data by the host
-  std::atomic<int64_t> recordings{0};    // compiled regions
+  std::atomic<int64_t> memory_hits{0};  // calls that found their program
+  std::atomic<int64_t> fallbacks{0};    // ops that ran on the CPU because they were allowed to
+  std::atomic<int64_t> host_syncs{0};   // reads of device data by the host
+  std::atomic<int64_t> recordings{0};   // compiled regions
 };
 Counters& counters();
 

@@ -1,5 +1,5 @@
-// One boxed kernel for every row of the op table, and its registration. A call makes its key; a known key runs its program;
-// an unknown one is built. Nothing here knows any op by name.
+// One boxed kernel for every row of the op table, and its registration. A call makes its key; a known key runs its
+// program; an unknown one is built. Nothing here knows any op by name.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/flat_hash_map.h>
 #include <torch/library.h>
@@ -22,8 +22,8 @@ constexpr auto kCoreDefault = c10::DispatchKey::CompositeExplicitAutogradNonFunc
 
 class RowKernel final : public c10::OperatorKernel {
  public:
-  // `derived`: a functional overload that core would serve by the row's .out overload. It gets programs of its own, since core's way
-  // there (a TensorIterator and a second dispatch) costs as much as a small program.
+  // `derived`: a functional overload that core would serve by the row's .out overload. It gets programs of its own,
+  // since core's way there (a TensorIterator and a second dispatch) costs as much as a small program.
   explicit RowKernel(const ops::Row* row, bool derived = false) : derived_(derived) { overload_.row = row; }
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
@@ -82,8 +82,8 @@ class RowKernel final : public c10::OperatorKernel {
     return programs_.emplace(key, std::move(program)).first->second.get();  // programs stay for the life of the process
   }
 
-  // Programs of overloads that core derives are made from what core's own kernel returned: it checks the arguments, in its own words,
-  // allocates, and calls our .out overload, whose program this one shares.
+  // Programs of overloads that core derives are made from what core's own kernel returned: it checks the arguments, in
+  // its own words, allocates, and calls our .out overload, whose program this one shares.
   const Program* adopt(const Key& key, Arguments arguments, const TensorRefs& tensors, torch::jit::Stack& results) {
     results.assign(arguments.begin(), arguments.end());
     overload_.handle->callBoxedForDispatchKey(kCoreDefault, results);
@@ -105,12 +105,13 @@ std::string kinds_of(const c10::Type& type) {
   return text;
 }
 
-// "add.out" -> "add.Tensor": the functional overload that core derives from a structured one, found by its schema: the same
-// arguments without the ones that are written.
+// "add.out" -> "add.Tensor": the functional overload that core derives from a structured one, found by its schema: the
+// same arguments without the ones that are written.
 std::map<std::string, std::string> functional_overloads() {
   std::unordered_set<std::string> bases;  // of the table: schemas are parsed lazily, and most are never needed
   for (const ops::Row& row : ops::rows()) {
-    for (const std::string_view overload : row.overloads) bases.insert("aten::" + std::string(overload.substr(0, overload.find('.'))));
+    for (const std::string_view overload : row.overloads)
+      bases.insert("aten::" + std::string(overload.substr(0, overload.find('.'))));
   }
   const auto name_of = [](const c10::FunctionSchema& s) {
     const std::string base = s.name().substr(s.name().find("::") + 2);
@@ -152,7 +153,8 @@ void register_rows() {
                                  .shape = [](ops::Context& c) { return std::vector{c.tensor("self").type}; }};
   static torch::Library own(torch::Library::DEF, "tpupilot", std::nullopt, __FILE__, __LINE__);
   own.def("copy_(Tensor(a!) self, Tensor src) -> Tensor(a!)");
-  static torch::Library own_kernels(torch::Library::IMPL, "tpupilot", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  static torch::Library own_kernels(torch::Library::IMPL, "tpupilot", c10::DispatchKey::PrivateUse1, __FILE__,
+                                    __LINE__);
   own_kernels.impl("copy_", torch::CppFunction::makeFromBoxedFunctor(std::make_unique<RowKernel>(&copy_row)));
 
   static torch::Library kernels(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
@@ -164,9 +166,11 @@ void register_rows() {
   }
   for (const ops::Row& row : ops::rows()) {
     for (const std::string_view overload : row.overloads) {
-      kernels.impl(std::string(overload).c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<RowKernel>(&row)));
+      kernels.impl(std::string(overload).c_str(),
+                   torch::CppFunction::makeFromBoxedFunctor(std::make_unique<RowKernel>(&row)));
       if (const auto twin = functional.find(std::string(overload)); twin != functional.end()) {
-        kernels.impl(twin->second.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<RowKernel>(&row, true)));
+        kernels.impl(twin->second.c_str(),
+                     torch::CppFunction::makeFromBoxedFunctor(std::make_unique<RowKernel>(&row, true)));
       }
     }
   }

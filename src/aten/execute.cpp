@@ -4,7 +4,8 @@
 
 namespace tpupilot::aten {
 
-std::shared_ptr<pjrt::Executable> compile(const hlo::Builder& builder, const hlo::Values& results, const pjrt::CompileOptions& options) {
+std::shared_ptr<pjrt::Executable> compile(const hlo::Builder& builder, const hlo::Values& results,
+                                          const pjrt::CompileOptions& options) {
   std::vector<pjrt::Shape> parameters;
   for (const hlo::Value& p : builder.parameters()) parameters.emplace_back(pjrt_type_of(p.elem()), p.dims());
   return runtime().cache->get_or_compile(builder.module(results), options, parameters).executable;

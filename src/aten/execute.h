@@ -9,9 +9,11 @@
 namespace tpupilot::aten {
 
 // From the executable cache, or compiled. `results` are the builder's results.
-std::shared_ptr<pjrt::Executable> compile(const hlo::Builder& builder, const hlo::Values& results, const pjrt::CompileOptions& options);
+std::shared_ptr<pjrt::Executable> compile(const hlo::Builder& builder, const hlo::Values& results,
+                                          const pjrt::CompileOptions& options);
 
 // Enqueues. Results are noted as pending; in debug mode they are waited for.
-void execute(const pjrt::Executable& executable, std::span<pjrt::Buffer* const> arguments, c10::DeviceIndex device, std::span<BufferRef> results);
+void execute(const pjrt::Executable& executable, std::span<pjrt::Buffer* const> arguments, c10::DeviceIndex device,
+             std::span<BufferRef> results);
 
 }  // namespace tpupilot::aten

@@ -1,5 +1,6 @@
 // The device's random number generator: a Philox seed and a running offset. Both are inputs of the programs that draw,
-// so that another seed is never another compile. State as a CPU byte tensor: seed and offset, 8 bytes each, little endian.
+// so that another seed is never another compile. State as a CPU byte tensor: seed and offset, 8 bytes each, little
+// endian.
 #pragma once
 
 #include <ATen/core/Generator.h>

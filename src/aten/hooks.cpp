@@ -27,7 +27,9 @@ class Hooks final : public at::PrivateUse1HooksInterface {
     return at::make_generator<Generator>(d < 0 ? current_device() : d);
   }
   at::Device getDeviceFromPtr(void*) const override { return {c10::kPrivateUse1, current_device()}; }
-  void resizePrivateUse1Bytes(const c10::Storage& storage, size_t nbytes) const override { resize_storage(storage, nbytes); }
+  void resizePrivateUse1Bytes(const c10::Storage& storage, size_t nbytes) const override {
+    resize_storage(storage, nbytes);
+  }
 };
 
 const bool registered = [] {

@@ -69,12 +69,15 @@ PYBIND11_MODULE(_C, m) {
   py::class_<Recorder>(m, "Recorder")
       .def(py::init<const std::vector<at::Tensor>&>())
       .def("at_node", &Recorder::at_node)
-      .def("finish", [](Recorder& r, const std::vector<at::Tensor>& outputs) { return translated("record", [&] { return r.finish(outputs); }); });
+      .def("finish", [](Recorder& r, const std::vector<at::Tensor>& outputs) {
+        return translated("record", [&] { return r.finish(outputs); });
+      });
   py::class_<Recorded, std::shared_ptr<Recorded>>(m, "Recorded")
-      .def("__call__", [](const Recorded& r, const std::vector<at::Tensor>& inputs) {
-        const py::gil_scoped_release release;
-        return translated("recorded", [&] { return r.run(inputs); });
-      })
+      .def("__call__",
+           [](const Recorded& r, const std::vector<at::Tensor>& inputs) {
+             const py::gil_scoped_release release;
+             return translated("recorded", [&] { return r.run(inputs); });
+           })
       .def_property_readonly("text", &Recorded::text)
       .def_property_readonly("op_count", &Recorded::op_count);
 }

@@ -11,7 +11,9 @@ namespace {
 
 using OptionalTensors = c10::List<std::optional<at::Tensor>>;
 
-bool is_mask(const at::Tensor& t) { return t.defined() && (t.scalar_type() == at::kBool || t.scalar_type() == at::kByte); }
+bool is_mask(const at::Tensor& t) {
+  return t.defined() && (t.scalar_type() == at::kBool || t.scalar_type() == at::kByte);
+}
 
 bool holds_mask(const c10::IValue& list) {
   for (const c10::IValue& x : list.toListRef()) {
@@ -22,8 +24,9 @@ bool holds_mask(const c10::IValue& list) {
 
 void check_mask(const at::Tensor& mask, const at::Tensor& self, int64_t dim) {
   for (int64_t i = 0; i < mask.dim(); ++i) {
-    TORCH_CHECK_INDEX(dim + i < self.dim() && mask.size(i) == self.size(dim + i), "The shape of the mask ", mask.sizes(),
-                      " at index ", i, " does not match the shape of the indexed tensor ", self.sizes(), " at index ", dim + i);
+    TORCH_CHECK_INDEX(dim + i < self.dim() && mask.size(i) == self.size(dim + i), "The shape of the mask ",
+                      mask.sizes(), " at index ", i, " does not match the shape of the indexed tensor ", self.sizes(),
+                      " at index ", dim + i);
   }
 }
 
@@ -50,7 +53,8 @@ void expand_masks(const SchemaFacts& facts, torch::jit::Stack* stack) {
   const size_t first = stack->size() - facts.arguments.size();
   for (size_t i = 0; i < facts.arguments.size(); ++i) {
     c10::IValue& value = (*stack)[first + i];
-    if (facts.arguments[i].name != "indices" || facts.arguments[i].kind != ArgumentKind::TensorList || value.isNone()) continue;
+    if (facts.arguments[i].name != "indices" || facts.arguments[i].kind != ArgumentKind::TensorList || value.isNone())
+      continue;
     if (holds_mask(value)) value = expanded(value, (*stack)[first].toTensor());
   }
 }
@@ -70,8 +74,8 @@ int64_t range_size(const at::Scalar& start, const at::Scalar& end, const at::Sca
 void resize_range(torch::jit::Stack* stack) {
   const size_t first = stack->size() - 4;  // start, end, step, out
   const at::Tensor& out = (*stack)[first + 3].toTensor();
-  const int64_t size = range_size((*stack)[first].toScalar(), (*stack)[first + 1].toScalar(), (*stack)[first + 2].toScalar(),
-                                  out.scalar_type() == at::kLong);
+  const int64_t size = range_size((*stack)[first].toScalar(), (*stack)[first + 1].toScalar(),
+                                  (*stack)[first + 2].toScalar(), out.scalar_type() == at::kLong);
   if (out.numel() != size) resize_tensor(out, {size});
 }
 

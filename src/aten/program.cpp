@@ -24,7 +24,8 @@ const at::Tensor* destination(const ResultFacts& result, Arguments arguments) {
   return result.slot.argument < 0 ? nullptr : &arguments[result.slot.argument].toTensor();
 }
 
-std::vector<ResultFacts> result_facts(const Overload& overload, Arguments arguments, CallContext& call, const Key& key) {
+std::vector<ResultFacts> result_facts(const Overload& overload, Arguments arguments, CallContext& call,
+                                      const Key& key) {
   std::vector<TensorFacts> returned;
   if (overload.row->shape) {
     for (hlo::Type& type : overload.row->shape(call)) {
@@ -36,11 +37,13 @@ std::vector<ResultFacts> result_facts(const Overload& overload, Arguments argume
   std::vector<ResultFacts> results;
   for (size_t i = 0; i < overload.facts.results.size(); ++i) {
     const ResultSlot slot = overload.facts.results[i];
-    if (slot.argument >= 0 && !call.given(overload.facts.arguments[slot.argument].name)) continue;  // no running statistics
+    if (slot.argument >= 0 && !call.given(overload.facts.arguments[slot.argument].name))
+      continue;  // no running statistics
     ResultFacts r;
     r.slot = slot;
     if (slot.returned) {
-      TORCH_CHECK(i < returned.size(), "[", overload.facts.overload, "] the shape function gave ", returned.size(), " results");
+      TORCH_CHECK(i < returned.size(), "[", overload.facts.overload, "] the shape function gave ", returned.size(),
+                  " results");
       r.strides = returned[i].strides;
       r.dtype = returned[i].dtype;
       r.type = {elem_of(r.dtype), returned[i].sizes};
@@ -66,15 +69,17 @@ bool prepare_destinations(const Overload& overload, const std::vector<ResultFact
       resize_tensor(*t, r.type.dims);
       resized = true;
     }
-    TORCH_CHECK(layout::internal_overlap(layout_of(*t)) != layout::Overlap::Yes,
-                "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
-                "Please clone() the tensor before performing the operation.");
+    TORCH_CHECK(
+        layout::internal_overlap(layout_of(*t)) != layout::Overlap::Yes,
+        "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+        "Please clone() the tensor before performing the operation.");
   }
   return resized;
 }
 
 // The flat value that the destination's storage holds afterwards.
-Value store(hlo::Builder& b, const Value& value, ResultFacts& r, const at::Tensor* destination, const std::function<Value()>& old) {
+Value store(hlo::Builder& b, const Value& value, ResultFacts& r, const at::Tensor* destination,
+            const std::function<Value()>& old) {
   const layout::Layout l = destination != nullptr ? layout_of(*destination) : layout::Layout{r.type.dims, r.strides, 0};
   r.length = destination != nullptr ? storage_length(*destination) : layout::end(l);
   if (layout::covers(l, r.length)) return layout::write(b, {}, r.length, l, value);
@@ -99,13 +104,15 @@ hlo::Values emit(const Overload& overload, CallContext& call, Arguments argument
     Value v = ops::convert_like_aten(call.b, values[i], r.type.elem);
     v = v.type.numel() == r.type.numel() ? call.b.reshape(v, r.type.dims) : call.b.broadcast(v, r.type.dims);
     const int argument = r.slot.argument;
-    flats.push_back(store(call.b, v, r, destination(r, arguments), [&] { return call.flat(call.ordinal_of(argument)); }));
+    flats.push_back(
+        store(call.b, v, r, destination(r, arguments), [&] { return call.flat(call.ordinal_of(argument)); }));
   }
   return flats;
 }
 
 // Takes the arguments off the stack and puts the returned tensors there.
-void leave_results(const Overload& overload, const c10::SmallVectorImpl<at::Tensor>& returned, torch::jit::Stack* stack) {
+void leave_results(const Overload& overload, const c10::SmallVectorImpl<at::Tensor>& returned,
+                   torch::jit::Stack* stack) {
   stack->erase(stack->end() - static_cast<std::ptrdiff_t>(overload.facts.arguments.size()), stack->end());
   for (size_t i = 0; i < overload.facts.returns; ++i) stack->emplace_back(returned[i]);
 }
@@ -117,7 +124,8 @@ const c10::IValue* generator_argument(const Overload& overload, Arguments argume
   return nullptr;
 }
 
-BufferRef random_state_buffer(const Program& program, const Overload& overload, Arguments arguments, c10::DeviceIndex device) {
+BufferRef random_state_buffer(const Program& program, const Overload& overload, Arguments arguments,
+                              c10::DeviceIndex device) {
   const c10::IValue* given = generator_argument(overload, arguments);
   at::Generator generator = given != nullptr ? given->toGenerator() : default_generator(device);
   TORCH_CHECK(generator.device().is_privateuseone(), "Expected a '", c10::Device(c10::kPrivateUse1, device),
@@ -159,7 +167,8 @@ at::Tensor new_tensor(const hlo::Dims& sizes, const hlo::Dims& strides, c10::Sca
 
 namespace {
 
-std::unique_ptr<Program> compiled(const Overload& overload, CallContext& call, Arguments arguments, std::vector<ResultFacts> results) {
+std::unique_ptr<Program> compiled(const Overload& overload, CallContext& call, Arguments arguments,
+                                  std::vector<ResultFacts> results) {
   auto program = std::make_unique<Program>();
   program->results = std::move(results);
   program->resizes = prepare_destinations(overload, program->results, arguments);
@@ -177,7 +186,8 @@ std::unique_ptr<Program> compiled(const Overload& overload, CallContext& call, A
 
 }  // namespace
 
-std::unique_ptr<Program> build_program(const Overload& overload, Arguments arguments, const TensorRefs& tensors, const Key& key) {
+std::unique_ptr<Program> build_program(const Overload& overload, Arguments arguments, const TensorRefs& tensors,
+                                       const Key& key) {
   hlo::Builder builder(runtime().eager_target);
   CallContext call(builder, overload.facts, arguments, tensors, nullptr);
   return compiled(overload, call, arguments, result_facts(overload, arguments, call, key));

@@ -1,5 +1,5 @@
-// One cached program of an overload: which call arguments it reads, what its results become. Built on a cache miss, run on
-// every call.
+// One cached program of an overload: which call arguments it reads, what its results become. Built on a cache miss, run
+// on every call.
 #pragma once
 
 #include <ATen/core/stack.h>
@@ -18,19 +18,19 @@ namespace tpupilot::aten {
 
 struct ResultFacts {
   hlo::Type type;
-  hlo::Dims strides;                 // of a new tensor
+  hlo::Dims strides;  // of a new tensor
   c10::ScalarType dtype = c10::kFloat;
   ResultSlot slot;
-  bool defined = true;               // false: an undefined tensor, no output of the program
-  int64_t length = 0;                // elements of the flat output
+  bool defined = true;  // false: an undefined tensor, no output of the program
+  int64_t length = 0;   // elements of the flat output
 };
 
 struct Program {
   std::shared_ptr<pjrt::Executable> executable;
   c10::SmallVector<Input, 6> inputs;
   std::vector<ResultFacts> results;
-  size_t outputs = 0;                // of the executable
-  bool resizes = false;              // an out= argument had another size: it is resized before each run
+  size_t outputs = 0;    // of the executable
+  bool resizes = false;  // an out= argument had another size: it is resized before each run
   uint64_t random_blocks = 0;
 };
 
@@ -42,9 +42,11 @@ struct Overload {
 };
 
 // Runs the Meta kernel (or the row's shape function), the emitter, and the compiler. `arguments` may be resized (out=).
-std::unique_ptr<Program> build_program(const Overload& overload, Arguments arguments, const TensorRefs& tensors, const Key& key);
+std::unique_ptr<Program> build_program(const Overload& overload, Arguments arguments, const TensorRefs& tensors,
+                                       const Key& key);
 
-// The same for an overload whose results are known from a call that another kernel served: neither Meta kernel nor shape function.
+// The same for an overload whose results are known from a call that another kernel served: neither Meta kernel nor
+// shape function.
 std::unique_ptr<Program> build_program(const Overload& overload, Arguments arguments, const TensorRefs& tensors,
                                        const torch::jit::Stack& results);
 
@@ -56,8 +58,8 @@ void run_program(const Program& program, const Overload& overload, Arguments arg
 void record_call(const Overload& overload, Arguments arguments, const TensorRefs& tensors, const Key& key,
                  torch::jit::Stack* stack);
 
-// Registers a kernel for every row. Called once, when the module is imported: not from a static initialiser, since the rows are
-// built from constants of other files.
+// Registers a kernel for every row. Called once, when the module is imported: not from a static initialiser, since the
+// rows are built from constants of other files.
 void register_rows();
 
 // A new tensor on the current device; its storage holds nothing yet.

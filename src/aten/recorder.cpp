@@ -57,7 +57,8 @@ Recorder::Seen* Recorder::seen(const Cell& cell) {
 hlo::Value Recorder::value_of(const at::Tensor& tensor) {
   Cell& cell = cell_of(tensor);
   if (cell.recording == id_) {
-    if (!cell.value) cell.value = builder_.zeros({elem_of(tensor.scalar_type()), {storage_length(tensor)}});  // never written
+    if (!cell.value)
+      cell.value = builder_.zeros({elem_of(tensor.scalar_type()), {storage_length(tensor)}});  // never written
     return cell.value;
   }
   buffer_of(tensor);  // a storage that was never written becomes zeros, so that it has an element type
@@ -142,7 +143,8 @@ std::shared_ptr<Recorded> Recorder::finish(const std::vector<at::Tensor>& output
     recorded->results_.push_back(std::move(r));
   }
   for (const at::Tensor& t : inputs_) {
-    recorded->input_types_.emplace_back(on_device(t) ? type_of(t) : hlo::Type{}, on_device(t) ? layout_of(t) : layout::Layout{});
+    recorded->input_types_.emplace_back(on_device(t) ? type_of(t) : hlo::Type{},
+                                        on_device(t) ? layout_of(t) : layout::Layout{});
   }
   recorded->parameters_ = std::move(parameters_);
   recorded->random_blocks_ = random_blocks_;
@@ -164,7 +166,8 @@ std::vector<at::Tensor> Recorded::run(const std::vector<at::Tensor>& inputs) con
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!on_device(inputs[i])) continue;
     TORCH_CHECK(type_of(inputs[i]) == input_types_[i].first && layout_of(inputs[i]) == input_types_[i].second,
-                "[recorded] input ", i, " has another dtype, shape, stride or offset than when the program was recorded");
+                "[recorded] input ", i,
+                " has another dtype, shape, stride or offset than when the program was recorded");
     device = inputs[i].device().index();
   }
   std::vector<BufferRef> held;

@@ -1,5 +1,6 @@
-// Records the ops of one call into one program instead of running them: the same boxed kernels emit into one module, and
-// cells hold program values instead of buffers. One recording a thread at a time; kernels on other threads run eagerly.
+// Records the ops of one call into one program instead of running them: the same boxed kernels emit into one module,
+// and cells hold program values instead of buffers. One recording a thread at a time; kernels on other threads run
+// eagerly.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,7 +19,8 @@ namespace tpupilot::aten {
 // and written where they lie, as they are at that moment.
 class Recorded {
  public:
-  // `inputs` as at recording: same number, dtypes, sizes, strides and offsets (raises otherwise). Returns the recorded outputs.
+  // `inputs` as at recording: same number, dtypes, sizes, strides and offsets (raises otherwise). Returns the recorded
+  // outputs.
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs) const;
   const std::string& text() const { return text_; }
   int64_t op_count() const { return op_count_; }
@@ -26,16 +28,16 @@ class Recorded {
  private:
   friend class Recorder;
   struct Parameter {
-    int input = -1;         // index into the inputs, or -1: `captured`
-    at::Tensor captured;    // keeps the storage alive
-    bool random = false;    // the generator's state
-    bool host = false;      // a 0-d tensor on the CPU, uploaded at each run
+    int input = -1;       // index into the inputs, or -1: `captured`
+    at::Tensor captured;  // keeps the storage alive
+    bool random = false;  // the generator's state
+    bool host = false;    // a 0-d tensor on the CPU, uploaded at each run
     hlo::Type type;
   };
   struct Result {
-    int input = -1;         // writes this input's storage ...
-    at::Tensor captured;    // ... or this captured storage ...
-    hlo::Dims sizes;        // ... or makes a new contiguous tensor
+    int input = -1;       // writes this input's storage ...
+    at::Tensor captured;  // ... or this captured storage ...
+    hlo::Dims sizes;      // ... or makes a new contiguous tensor
     c10::ScalarType dtype = c10::kFloat;
     int64_t length = 0;
     bool writes = false;
@@ -64,11 +66,12 @@ class Recorder {
 
   hlo::Builder& builder() { return builder_; }
   uint64_t id() const { return id_; }
-  // The flat value of a tensor's storage, in the cell's own element type; a storage not seen before becomes a parameter.
+  // The flat value of a tensor's storage, in the cell's own element type; a storage not seen before becomes a
+  // parameter.
   hlo::Value value_of(const at::Tensor& tensor);
   void set_value(const at::Tensor& tensor, hlo::Value flat);
-  hlo::Value host_scalar(const at::Tensor& tensor);     // a 0-d CPU tensor
-  hlo::Value random_state(uint64_t blocks);             // U64[2]
+  hlo::Value host_scalar(const at::Tensor& tensor);  // a 0-d CPU tensor
+  hlo::Value random_state(uint64_t blocks);          // U64[2]
   // The name of the FX node being replayed, for error texts.
   void at_node(std::string name) { node_ = std::move(name); }
   const std::string& node() const { return node_; }
@@ -89,8 +92,8 @@ class Recorder {
   uint64_t id_;
   hlo::Builder builder_;
   std::vector<at::Tensor> inputs_;
-  std::vector<at::Tensor> alive_;   // intermediates: their cells must not be reused while the recording runs
-  std::vector<Seen> storages_;      // parameters, in the order of storage_parameters_
+  std::vector<at::Tensor> alive_;  // intermediates: their cells must not be reused while the recording runs
+  std::vector<Seen> storages_;     // parameters, in the order of storage_parameters_
   std::vector<Recorded::Parameter> parameters_;
   hlo::Value random_;
   uint64_t random_blocks_ = 0;

@@ -53,8 +53,8 @@ std::unique_ptr<Runtime> load() {
 }
 
 // ---- results that may still be computed ----
-// The last few results, and older ones that were not ready when their place was taken. Weak: nothing here keeps memory alive, and
-// few places, since a weak reference still holds a Buffer's control block.
+// The last few results, and older ones that were not ready when their place was taken. Weak: nothing here keeps memory
+// alive, and few places, since a weak reference still holds a Buffer's control block.
 class Pending {
  public:
   void add(const BufferRef& buffer) {
@@ -90,7 +90,9 @@ Pending& pending(c10::DeviceIndex device) {
   return all->at(device);
 }
 
-size_t host_memory() { return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE)); }
+size_t host_memory() {
+  return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
+}
 
 }  // namespace
 
@@ -106,7 +108,8 @@ Runtime& runtime() {
   }
   const std::lock_guard lock(h.mutex);
   if (h.runtime.load() == nullptr) {
-    h.runtime = translated("initialize", [] { return load(); }).release();  // never destroyed: plugins do not like it at exit
+    h.runtime =
+        translated("initialize", [] { return load(); }).release();  // never destroyed: plugins do not like it at exit
     h.pid = getpid();
   }
   return *h.runtime.load();
@@ -137,8 +140,8 @@ c10::DeviceIndex current_device() noexcept { return t_device; }
 void set_current_device_unchecked(c10::DeviceIndex index) noexcept { t_device = index; }
 
 void set_current_device(c10::DeviceIndex index) {
-  TORCH_CHECK(index >= 0 && index < device_count(), "[tpu] there is no device tpu:", int{index}, "; ", int{device_count()},
-              " exist(s) (TPUPILOT_DEVICES sets the number)");
+  TORCH_CHECK(index >= 0 && index < device_count(), "[tpu] there is no device tpu:", int{index}, "; ",
+              int{device_count()}, " exist(s) (TPUPILOT_DEVICES sets the number)");
   t_device = index;
 }
 

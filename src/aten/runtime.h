@@ -29,22 +29,23 @@ struct Runtime {
   pjrt::CompileOptions region_options;
 };
 
-// From Python at import: the plugin's name or path (TPUPILOT_PLUGIN), where installed plugins lie, the number of devices.
+// From Python at import: the plugin's name or path (TPUPILOT_PLUGIN), where installed plugins lie, the number of
+// devices.
 void configure(std::string plugin, std::vector<std::string> site_packages, int device_count);
 
 // Loads the plugin on the first call; raises a sentence that says what to do if that fails, and again on later calls.
 // Raises in a forked child of a process that had loaded it.
 Runtime& runtime();
 bool loaded() noexcept;
-bool in_bad_fork() noexcept;       // a forked child of a process that had loaded the plugin
-bool available() noexcept;         // the plugin file exists; loads nothing
-std::string plugin_path();         // "" if it cannot be found
-std::map<std::string, std::string> runtime_description();          // of the loaded plugin: platform, versions
+bool in_bad_fork() noexcept;                               // a forked child of a process that had loaded the plugin
+bool available() noexcept;                                 // the plugin file exists; loads nothing
+std::string plugin_path();                                 // "" if it cannot be found
+std::map<std::string, std::string> runtime_description();  // of the loaded plugin: platform, versions
 void add_runtime_counters(std::map<std::string, double>& values);  // PJRT's and the cache's; the plugin must be loaded
 
 c10::DeviceIndex device_count() noexcept;
-c10::DeviceIndex current_device() noexcept;                        // of this thread
-void set_current_device(c10::DeviceIndex index);                   // raises if out of range
+c10::DeviceIndex current_device() noexcept;       // of this thread
+void set_current_device(c10::DeviceIndex index);  // raises if out of range
 c10::DeviceIndex exchange_device(c10::DeviceIndex index);
 void set_current_device_unchecked(c10::DeviceIndex index) noexcept;
 
@@ -59,6 +60,6 @@ size_t bytes_allocated(c10::DeviceIndex device);
 size_t peak_bytes_allocated(c10::DeviceIndex device);
 void reset_peak_bytes(c10::DeviceIndex device);
 
-bool debug();                      // TPUPILOT_DEBUG=1: wait after each op, name it in the error
+bool debug();  // TPUPILOT_DEBUG=1: wait after each op, name it in the error
 
 }  // namespace tpupilot::aten

@@ -18,8 +18,9 @@ ArgumentKind kind_of(const c10::Type& type) {
     case c10::TypeKind::TensorType:
       return ArgumentKind::Tensor;
     case c10::TypeKind::ListType:
-      return kind_of(*type.castRaw<c10::ListType>()->getElementType()) == ArgumentKind::Tensor ? ArgumentKind::TensorList
-                                                                                               : ArgumentKind::Attribute;
+      return kind_of(*type.castRaw<c10::ListType>()->getElementType()) == ArgumentKind::Tensor
+                 ? ArgumentKind::TensorList
+                 : ArgumentKind::Attribute;
     case c10::TypeKind::NumberType:
     case c10::TypeKind::FloatType:
       return ArgumentKind::Scalar;
@@ -30,7 +31,9 @@ ArgumentKind kind_of(const c10::Type& type) {
   }
 }
 
-bool writes(const c10::Argument& argument) { return argument.alias_info() != nullptr && argument.alias_info()->isWrite(); }
+bool writes(const c10::Argument& argument) {
+  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+}
 
 // The argument that a return aliases, by the names of the alias sets ("a!"); -1 for a new tensor.
 int aliased_argument(const c10::Argument& result, const std::vector<c10::Argument>& arguments) {
@@ -45,7 +48,21 @@ int aliased_argument(const c10::Argument& result, const std::vector<c10::Argumen
 }
 
 // A word for each variant, so that values of different kinds never share a key.
-enum Tag : uint64_t { kUndefined = 1, kTensor, kCpuScalar, kInt, kDouble, kBool, kNone, kList, kString, kDevice, kScalar, kIdentity, kOther };
+enum Tag : uint64_t {
+  kUndefined = 1,
+  kTensor,
+  kCpuScalar,
+  kInt,
+  kDouble,
+  kBool,
+  kNone,
+  kList,
+  kString,
+  kDevice,
+  kScalar,
+  kIdentity,
+  kOther
+};
 
 void add_tensor(Key& key, const at::Tensor* tensor) {
   if (tensor == nullptr) {
@@ -55,7 +72,8 @@ void add_tensor(Key& key, const at::Tensor* tensor) {
   const auto* impl = tensor->unsafeGetTensorImpl();
   const auto sizes = impl->sizes();
   const uint64_t dtype = static_cast<uint64_t>(impl->dtype().toScalarType());
-  const uint64_t head = dtype << 8 | static_cast<uint64_t>(sizes.size()) << 16 | uint64_t{impl->is_wrapped_number()} << 40;
+  const uint64_t head =
+      dtype << 8 | static_cast<uint64_t>(sizes.size()) << 16 | uint64_t{impl->is_wrapped_number()} << 40;
   if (!impl->device().is_privateuseone()) {
     key.push_back(head | kCpuScalar);
     return;
@@ -104,7 +122,8 @@ void add_attribute(Key& key, const c10::IValue& value) {
     key.push_back(kList | static_cast<uint64_t>(list.size()) << 8);
     for (const c10::IValue& x : list) add_attribute(key, x);
   } else {
-    TORCH_CHECK_NOT_IMPLEMENTED(false, "[tpu] an argument of type ", value.tagKind(), " cannot be part of a program's key");
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "[tpu] an argument of type ", value.tagKind(),
+                                " cannot be part of a program's key");
   }
 }
 
@@ -146,7 +165,8 @@ SchemaFacts facts_of(const c10::FunctionSchema& schema, const ops::Row& row) {
     if (f.kind == ArgumentKind::TensorList && f.name == "indices") facts.preparation = Preparation::Masks;
     facts.arguments.push_back(std::move(f));
   }
-  for (const c10::Argument& r : schema.returns()) facts.results.push_back({aliased_argument(r, schema.arguments()), true});
+  for (const c10::Argument& r : schema.returns())
+    facts.results.push_back({aliased_argument(r, schema.arguments()), true});
   facts.returns = facts.results.size();
   if (facts.returns == 0) {  // in-place overloads that return nothing
     for (size_t i = 0; i < facts.arguments.size(); ++i) {
@@ -162,7 +182,8 @@ SchemaFacts facts_of(const c10::FunctionSchema& schema, const ops::Row& row) {
 }
 
 void make_key(const SchemaFacts& facts, Arguments arguments, Key& key, TensorRefs& tensors) {
-  key.push_back(static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()));  // what integers become in float functions
+  key.push_back(
+      static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()));  // what integers become in float functions
   for (size_t i = 0; i < arguments.size(); ++i) {
     const ArgumentFacts& f = facts.arguments[i];
     const c10::IValue& value = arguments[i];

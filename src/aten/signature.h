@@ -1,6 +1,6 @@
 // What a call looks like to the program cache: the facts of an overload's schema, and the key of one call.
-// The key holds all that shapes the program (dtypes, sizes, strides, offsets, storage lengths, attributes) and nothing that is
-// a program input (scalar values, 0-d CPU tensors, seeds).
+// The key holds all that shapes the program (dtypes, sizes, strides, offsets, storage lengths, attributes) and nothing
+// that is a program input (scalar values, 0-d CPU tensors, seeds).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -41,17 +41,17 @@ struct ArgumentFacts {
 
 // Where a result goes: a new tensor, or one of the arguments (in-place and out= overloads, mutated statistics).
 struct ResultSlot {
-  int argument = -1;      // -1 = a new tensor
-  bool returned = true;   // false: a mutated argument that the schema does not return
+  int argument = -1;     // -1 = a new tensor
+  bool returned = true;  // false: a mutated argument that the schema does not return
 };
 
 // What happens to a call before it gets its key: preparation.h.
 enum class Preparation { None, Masks, Range };
 
 struct SchemaFacts {
-  std::string overload;               // "add.out"
+  std::string overload;  // "add.out"
   std::vector<ArgumentFacts> arguments;
-  std::vector<ResultSlot> results;    // the schema's returns, then the row's mutated arguments
+  std::vector<ResultSlot> results;  // the schema's returns, then the row's mutated arguments
   size_t returns = 0;
   Preparation preparation = Preparation::None;
 

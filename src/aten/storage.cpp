@@ -19,10 +19,10 @@ namespace tpupilot::aten {
 namespace {
 
 // ---- zero-copy uploads ----
-// The plugin can read host memory in place if it is aligned. That is safe only while nobody writes to it. So the source's
-// storage becomes copy-on-write, as torch.lazy_clone makes it: the device's buffer holds one reference, and the next writer of
-// the CPU tensor gets memory of its own. Memory that others can write behind torch's back is copied: storages shared with
-// NumPy (which torch marks not resizable), foreign or pinned memory (no simple data pointer).
+// The plugin can read host memory in place if it is aligned. That is safe only while nobody writes to it. So the
+// source's storage becomes copy-on-write, as torch.lazy_clone makes it: the device's buffer holds one reference, and
+// the next writer of the CPU tensor gets memory of its own. Memory that others can write behind torch's back is copied:
+// storages shared with NumPy (which torch marks not resizable), foreign or pinned memory (no simple data pointer).
 constexpr size_t kZeroCopyAlignment = 64;
 constexpr size_t kZeroCopyBytes = 64 * 1024;  // below this a copy costs no more than the bookkeeping
 
@@ -51,7 +51,9 @@ struct ScalarKey {
   bool operator==(const ScalarKey&) const = default;
 };
 struct ScalarHash {
-  size_t operator()(const ScalarKey& k) const { return (k.low * 0x9E3779B97F4A7C15ULL) ^ (k.high + k.kind * 0xFF51AFD7ED558CCDULL); }
+  size_t operator()(const ScalarKey& k) const {
+    return (k.low * 0x9E3779B97F4A7C15ULL) ^ (k.high + k.kind * 0xFF51AFD7ED558CCDULL);
+  }
 };
 class ScalarCache {
  public:
@@ -83,7 +85,8 @@ void change_length(Cell& cell, int64_t length) {
   const hlo::Value old = b.parameter({cell.elem, {cell.length}});
   const int64_t kept = std::min(cell.length, length);
   const hlo::Value prefix = b.slice_dim(old, 0, 0, kept);
-  const hlo::Value result = kept == length ? prefix : b.pad(prefix, b.zeros({cell.elem, {}}), {0}, {length - kept}, {0});
+  const hlo::Value result =
+      kept == length ? prefix : b.pad(prefix, b.zeros({cell.elem, {}}), {0}, {length - kept}, {0});
   const auto executable = compile(b, {result}, rt.eager_options);
   pjrt::Buffer* in[] = {cell.buffer.get()};
   BufferRef out[1];
@@ -109,7 +112,8 @@ void resize_storage(const c10::Storage& storage, size_t nbytes) {
     set_current_device_unchecked(before);
   }
   auto* fresh = static_cast<Cell*>(data.get_context());
-  if (const auto* old = static_cast<const Cell*>(impl.data_ptr().get_context()); old != nullptr && nbytes > 0 && old->buffer) {
+  if (const auto* old = static_cast<const Cell*>(impl.data_ptr().get_context());
+      old != nullptr && nbytes > 0 && old->buffer) {
     TORCH_CHECK(Recorder::current() == nullptr, "[tpu] a storage cannot be resized inside a compiled region");
     assign(*fresh, old->buffer, old->elem, old->length);
     change_length(*fresh, static_cast<int64_t>(nbytes / hlo::byte_size(old->elem)));
@@ -125,7 +129,8 @@ void upload(const at::Tensor& dst, const at::Tensor& source) {
   const int64_t dims[] = {source.numel()};
   BufferRef buffer;
   if (std::shared_ptr<void> memory = shared_host_memory(source)) {
-    buffer = rt.client->from_host_zero_copy(source.const_data_ptr(), pjrt_type_of(elem), dims, cell.device, std::move(memory));
+    buffer = rt.client->from_host_zero_copy(source.const_data_ptr(), pjrt_type_of(elem), dims, cell.device,
+                                            std::move(memory));
   } else {
     buffer = rt.client->from_host(source.const_data_ptr(), pjrt_type_of(elem), dims, cell.device);
   }

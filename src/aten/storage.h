@@ -13,8 +13,8 @@ void resize_storage(const c10::Storage& storage, size_t nbytes);
 // A storage that is read before it was written.
 void fill_with_zeros(Cell& cell, hlo::Elem elem, int64_t length);
 
-// dst (on the device, covering its whole storage, without gaps) gets the bytes of `source` (on the CPU, same dtype, sizes and
-// strides). Takes the host memory over without a copy where that is safe (see storage.cpp).
+// dst (on the device, covering its whole storage, without gaps) gets the bytes of `source` (on the CPU, same dtype,
+// sizes and strides). Takes the host memory over without a copy where that is safe (see storage.cpp).
 void upload(const at::Tensor& dst, const at::Tensor& source);
 
 // A 0-d device value for a number or a 0-d CPU tensor; the last few thousand distinct ones are kept.

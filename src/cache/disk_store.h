@@ -52,9 +52,9 @@ class DiskStore {
   uint64_t limit_;
   uint64_t period_;
   std::atomic<uint64_t> writes_;
-  std::atomic<bool> stopped_{false};   // neither read nor written
+  std::atomic<bool> stopped_{false};  // neither read nor written
   std::atomic<bool> read_only_{false};
-  std::mutex evict_mutex_;             // one eviction at a time in this process
+  std::mutex evict_mutex_;  // one eviction at a time in this process
 };
 
 }  // namespace tpupilot::cache

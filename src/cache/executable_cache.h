@@ -22,9 +22,9 @@ namespace tpupilot::cache {
 class DiskStore;
 
 struct Settings {
-  std::filesystem::path folder;                  // empty: nothing on disk
-  uint64_t limit_bytes = uint64_t{4} << 30;      // of all entries together
-  int writes_between_checks = 64;                // how often the total is compared with the limit
+  std::filesystem::path folder;              // empty: nothing on disk
+  uint64_t limit_bytes = uint64_t{4} << 30;  // of all entries together
+  int writes_between_checks = 64;            // how often the total is compared with the limit
 
   // TPUPILOT_CACHE_DIR ("" or "off": no disk; unset: $XDG_CACHE_HOME/tpupilot or ~/.cache/tpupilot) and
   // TPUPILOT_CACHE_LIMIT (bytes; suffix k, M or G). Throws pjrt::Error (InvalidArgument) on a limit it cannot read.
@@ -32,7 +32,7 @@ struct Settings {
 };
 
 struct Key {
-  std::array<unsigned char, 32> digest{};        // SHA-256
+  std::array<unsigned char, 32> digest{};  // SHA-256
 
   std::string hex() const;
   auto operator<=>(const Key&) const = default;
@@ -40,15 +40,15 @@ struct Key {
 
 struct Entry {
   std::shared_ptr<pjrt::Executable> executable;
-  std::string note;                              // the caller's, opaque
+  std::string note;  // the caller's, opaque
 };
 
 struct CacheCounters {
   int64_t memory_hits = 0;
   int64_t disk_hits = 0;
-  int64_t misses = 0;                            // compiled, or tried to
-  int64_t corrupt = 0;                           // entries that were damaged or foreign, and removed
-  int64_t write_failures = 0;                    // 0 or 1: after the first, nothing more is written
+  int64_t misses = 0;          // compiled, or tried to
+  int64_t corrupt = 0;         // entries that were damaged or foreign, and removed
+  int64_t write_failures = 0;  // 0 or 1: after the first, nothing more is written
   int64_t evictions = 0;
 };
 
@@ -75,7 +75,7 @@ class ExecutableCache {
 
   CacheCounters counters() const;
   const Settings& settings() const { return settings_; }
-  void forget_memory();                          // drops the executables held in memory; the disk keeps them
+  void forget_memory();  // drops the executables held in memory; the disk keeps them
 
  private:
   Entry find_or_compile(const Key& key, std::string_view program, const pjrt::CompileOptions& options,
@@ -86,11 +86,11 @@ class ExecutableCache {
 
   std::shared_ptr<pjrt::Client> client_;
   Settings settings_;
-  std::unique_ptr<DiskStore> disk_;              // null: nothing on disk
+  std::unique_ptr<DiskStore> disk_;  // null: nothing on disk
   std::once_flag identity_once_;
-  std::string identity_;                         // of plugin and host
+  std::string identity_;  // of plugin and host
 
-  std::mutex mutex_;                             // guards the two maps
+  std::mutex mutex_;  // guards the two maps
   std::map<Key, Entry> memory_;
   std::map<Key, std::shared_future<Entry>> in_flight_;
   std::atomic<int64_t> memory_hits_{0};

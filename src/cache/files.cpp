@@ -81,7 +81,7 @@ int make_folders(const std::filesystem::path& folder) {
 std::optional<std::string> read_file(const std::filesystem::path& path, bool touch) {
   const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) return std::nullopt;
-  struct stat info {};
+  struct stat info{};
   if (fstat(file.get(), &info) != 0) return std::nullopt;
   if (!S_ISREG(info.st_mode)) {
     errno = EISDIR;

@@ -18,7 +18,7 @@ constexpr std::string_view kPrefix = "tpupilot plugin digest 1\n";
 std::optional<std::string> stamp(const std::string& path) {
   std::error_code failed;
   const std::filesystem::path file = std::filesystem::canonical(path, failed);
-  struct stat info {};
+  struct stat info{};
   if (failed || stat(file.c_str(), &info) != 0) return std::nullopt;
   return std::to_string(info.st_dev) + " " + std::to_string(info.st_ino) + " " + std::to_string(info.st_size) + " " +
          std::to_string(info.st_mtim.tv_sec) + "." + std::to_string(info.st_mtim.tv_nsec) + " " + file.string();
@@ -42,8 +42,8 @@ std::string host_cpu() {
   uname(&system);
   std::string text = std::string(system.machine) + "\n";
   // One block per core, all alike but for their numbers and clock: each line once, of the keys that choose code.
-  static const std::set<std::string, std::less<>> kKeys = {
-      "vendor_id", "cpu family", "model", "model name", "flags", "Features", "CPU implementer", "CPU part"};
+  static const std::set<std::string, std::less<>> kKeys = {"vendor_id", "cpu family", "model",           "model name",
+                                                           "flags",     "Features",   "CPU implementer", "CPU part"};
   std::ifstream info("/proc/cpuinfo");
   std::set<std::string> lines;
   for (std::string line; std::getline(info, line);) {

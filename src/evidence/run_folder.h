@@ -1,5 +1,5 @@
-// A run on disk: folder, manifest, events. The only place that writes evidence files on the pilot's side; the formats are
-// docs/worker-protocol.md.
+// A run on disk: folder, manifest, events. The only place that writes evidence files on the pilot's side; the formats
+// are docs/worker-protocol.md.
 #pragma once
 
 #include <filesystem>

@@ -25,11 +25,12 @@ struct Ended {
   int signal = 0;
 };
 
-// In a process group of its own: Ctrl-C reaches the pilot only, and a kill takes its children along. It dies with the pilot.
+// In a process group of its own: Ctrl-C reaches the pilot only, and a kill takes its children along. It dies with the
+// pilot.
 class WorkerProcess {
  public:
-  // Follows `events` from its present end, and in it the events of `tasks` only: both processes of a side append to one file.
-  // Error (Usage) if the interpreter cannot be started.
+  // Follows `events` from its present end, and in it the events of `tasks` only: both processes of a side append to one
+  // file. Error (Usage) if the interpreter cannot be started.
   static std::unique_ptr<WorkerProcess> start(const Command& command, const std::filesystem::path& events,
                                               std::set<std::string> tasks);
   ~WorkerProcess();  // kills it if it still runs

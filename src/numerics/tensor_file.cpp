@@ -117,8 +117,7 @@ std::map<std::string, Tensor> read_tensors(const std::filesystem::path& file) {
   if (!in) throw Error(name + " cannot be read");
   const std::string data{std::istreambuf_iterator<char>(in), {}};
   const uint64_t length = data.size() >= 8 ? element<uint64_t>(data, 0) : 0;
-  if (data.size() < 8 || length > data.size() - 8)
-    throw Error(name + " is cut short: its header is not whole");
+  if (data.size() < 8 || length > data.size() - 8) throw Error(name + " is cut short: its header is not whole");
   const json header =
       json::parse(data.begin() + 8, data.begin() + 8 + static_cast<std::ptrdiff_t>(length), nullptr, false);
   if (!header.is_object()) throw Error(name + " is no safetensors file");

@@ -46,7 +46,7 @@ Expr where(const Expr& pred, const Expr& on_true, const Expr& on_false) {
 }
 
 Expr log1p(const Expr& x) {
-  if (!x.b->target().cpu()) return apply("stablehlo.log_plus_one", x);
+  if (!x.b->target().cpu() || hlo::is_complex(x.v.elem())) return apply("stablehlo.log_plus_one", x);
   // log(u) x / (u - 1) makes up for the rounding of u = 1 + x, and is several times faster than the CPU plugins' own
   // op. XLA rewrites (1 + x) - 1 to x, which would undo it: the maximum, which changes no u that has a logarithm, is in
   // its way.

@@ -21,9 +21,9 @@ using hlo::Values;
 
 enum class ScalarKind { Bool, Int, Float, Complex };  // the kind of a Python scalar; its value is a program input
 
-// What an emitter sees of one call. Arguments are asked for by their schema name ("self", "dim"); asking for a name that
-// the overload lacks is an Error that says so. Tensor arguments come as values of their logical shape: views are already
-// folded in. A 0-d CPU tensor argument is a value like any other.
+// What an emitter sees of one call. Arguments are asked for by their schema name ("self", "dim"); asking for a name
+// that the overload lacks is an Error that says so. Tensor arguments come as values of their logical shape: views are
+// already folded in. A 0-d CPU tensor argument is a value like any other.
 class Context {
  public:
   Context(Builder& builder, std::string_view overload) : b(builder), overload_(overload) {}
@@ -42,7 +42,7 @@ class Context {
 
   // ---- scalars that are program inputs: schema types Scalar and float ----
   virtual bool is_scalar(std::string_view name) const = 0;
-  virtual Value scalar(std::string_view name, Elem elem) = 0;     // 0-d, converted
+  virtual Value scalar(std::string_view name, Elem elem) = 0;  // 0-d, converted
   virtual ScalarKind scalar_kind(std::string_view name) const = 0;
   // True only when the row lists `name` under Row::identities and the value is that identity.
   virtual bool is_identity(std::string_view name) const = 0;
@@ -53,7 +53,7 @@ class Context {
   // ---- attributes: part of the key ----
   virtual int64_t integer(std::string_view name) const = 0;
   virtual bool boolean(std::string_view name) const = 0;
-  virtual Dims integers(std::string_view name) const = 0;         // int[], SymInt[]; int[2] given as one number is expanded
+  virtual Dims integers(std::string_view name) const = 0;  // int[], SymInt[]; int[2] given as one number is expanded
   virtual std::string string(std::string_view name) const = 0;
   virtual std::vector<bool> booleans(std::string_view name) const = 0;
   virtual std::vector<double> floats(std::string_view name) const = 0;
@@ -67,7 +67,9 @@ class Context {
 
   // ---- conveniences over the above ----
   // `name` converted to `elem` and broadcast to `dims`.
-  Value tensor_as(std::string_view name, Elem elem, const Dims& dims) { return b.broadcast(b.convert(tensor(name), elem), dims); }
+  Value tensor_as(std::string_view name, Elem elem, const Dims& dims) {
+    return b.broadcast(b.convert(tensor(name), elem), dims);
+  }
   Value scalar_as(std::string_view name, const Type& type) { return b.broadcast(scalar(name, type.elem), type.dims); }
   // The argument's dims wrapped to 0..rank-1; all dims when it is empty or None.
   Dims dims_or_all(std::string_view name, int64_t rank) const;
@@ -76,12 +78,13 @@ class Context {
   std::string_view overload_;
 };
 
-// Writes the program of one call; returns one value for each result. An empty Value is an undefined tensor (a gradient that
-// output_mask does not ask for). The boxed kernel converts a result to
-// result(i).elem and broadcasts it to result(i).dims if they differ.
+// Writes the program of one call; returns one value for each result. An empty Value is an undefined tensor (a gradient
+// that output_mask does not ask for). The boxed kernel converts a result to result(i).elem and broadcasts it to
+// result(i).dims if they differ.
 using Emitter = std::function<Values(Context&)>;
 
-// For overloads whose Meta kernel is missing or wrong. Types of tensor arguments are asked through ctx.tensor(name).type.
+// For overloads whose Meta kernel is missing or wrong. Types of tensor arguments are asked through
+// ctx.tensor(name).type.
 using ShapeFunction = std::function<std::vector<Type>(Context&)>;
 
 struct Row {
@@ -103,8 +106,8 @@ struct Row {
   // Random rows: how many 128-bit Philox blocks one call draws at most, from the result types; the generator's offset
   // moves on by it.
   std::function<uint64_t(const std::vector<Type>&)> random = nullptr;
-  // Tensor arguments that the op changes although the schema does not say so (batch norm's running statistics). The emitter
-  // returns one value for each that is given, after the schema's results.
+  // Tensor arguments that the op changes although the schema does not say so (batch norm's running statistics). The
+  // emitter returns one value for each that is given, after the schema's results.
   std::vector<std::string_view> mutates = {};
   // Results whose value is left undefined by the call (uninitialised), or other remarks for the support matrix.
   std::string_view remark = {};

@@ -56,7 +56,8 @@ std::string describe(const std::string& name, const json& row) {
 }
 
 std::string working_dtype(const Context& context) {
-  const Tensors gradients = numerics::read_tensors(context.verified(context.tensors("reference", "base", "gradients", 0)));
+  const Tensors gradients =
+      numerics::read_tensors(context.verified(context.tensors("reference", "base", "gradients", 0)));
   return gradients.empty() ? "float32" : gradients.begin()->second.dtype;
 }
 
@@ -65,7 +66,8 @@ std::string working_dtype(const Context& context) {
 SetResult compare_sets(const Context& context, const SetRequest& request) {
   const std::string left = context.tensors("reference", request.reference_task, request.what, request.step);
   const std::string right = context.tensors(request.candidate_side, request.candidate_task, request.what, request.step);
-  const Tensors reference = numerics::read_tensors(context.verified(left)), candidate = numerics::read_tensors(context.verified(right));
+  const Tensors reference = numerics::read_tensors(context.verified(left)),
+                candidate = numerics::read_tensors(context.verified(right));
   const Tensors exact = judge_tensors(context, request);
   const json& thresholds = context.manifest().at("thresholds");
   SetResult result;
@@ -84,7 +86,7 @@ SetResult compare_sets(const Context& context, const SetRequest& request) {
     const auto judge = exact.find(name);
     const bool judgeable = judge != exact.end() && judge->second.shape == tensor.shape && tensor.is_float();
     Judgement judged = numerics::judge_tensor(tensor, other->second, judgeable ? &judge->second : nullptr,
-                                    numerics::rule_for(thresholds, computed_dtype(name, tensor, reference)));
+                                              numerics::rule_for(thresholds, computed_dtype(name, tensor, reference)));
     judged.row["name"] = name;
     judged.row["kind"] = kind_of(request.what);
     judged.row["step"] = request.step;
@@ -208,7 +210,8 @@ class JudgeTrial {
     const Tensor& tensor = reference_[name];
     const auto exact = exact_.find(name);
     const Tensor* judge = exact != exact_.end() && exact->second.shape == tensor.shape ? &exact->second : nullptr;
-    return !numerics::judge_tensor(same_in_f64(tensor), changed(tensor, change), judge, numerics::rule_for(thresholds_, tensor.dtype))
+    return !numerics::judge_tensor(same_in_f64(tensor), changed(tensor, change), judge,
+                                   numerics::rule_for(thresholds_, tensor.dtype))
                 .passed;
   }
 

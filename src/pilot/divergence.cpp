@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <vector>
 
+#include "numerics/judge.h"
+#include "numerics/tensor_file.h"
 #include "pilot/comparison.h"
 #include "pilot/families.h"
-#include "numerics/judge.h"
 #include "pilot/repro.h"
-#include "numerics/tensor_file.h"
 
 namespace tpupilot::pilot {
 
@@ -40,8 +40,10 @@ struct ModuleVerdict {
 
 // In the order in which the modules ended: an inner module comes before the one that holds it.
 std::vector<ModuleVerdict> judge_modules(const Context& context) {
-  const Tensors reference = numerics::read_tensors(context.verified(context.tensors("reference", "trace", "modules", 0)));
-  const Tensors candidate = numerics::read_tensors(context.verified(context.tensors("candidate", "trace", "modules", 0)));
+  const Tensors reference =
+      numerics::read_tensors(context.verified(context.tensors("reference", "trace", "modules", 0)));
+  const Tensors candidate =
+      numerics::read_tensors(context.verified(context.tensors("candidate", "trace", "modules", 0)));
   const json& thresholds = context.manifest().at("thresholds");
   std::vector<ModuleVerdict> modules;
   for (const auto& [name, tensor] : reference) {
@@ -52,7 +54,8 @@ std::vector<ModuleVerdict> judge_modules(const Context& context) {
         other != candidate.end() && other->second.dtype == tensor.dtype && other->second.shape == tensor.shape;
     bool agrees = false;
     if (comparable) {
-      const Judgement judged = numerics::judge_tensor(tensor, other->second, nullptr, numerics::rule_for(thresholds, tensor.dtype));
+      const Judgement judged =
+          numerics::judge_tensor(tensor, other->second, nullptr, numerics::rule_for(thresholds, tensor.dtype));
       agrees = judged.passed;
       if (parsed.is_output)
         modules.back().max_abs = std::max(modules.back().max_abs, judged.row.at("max_abs").get<double>());

@@ -1,7 +1,7 @@
 #include "pilot/fields.h"
 
-#include "pilot/context.h"
 #include "evidence/digest.h"
+#include "pilot/context.h"
 
 namespace tpupilot::pilot {
 

@@ -239,17 +239,17 @@ CheckResult drift(const Context& context) {
                    {"largest", largest},
                    {"largest_at_step", at},
                    {"mean_relative_grad_norm_error", norm_sum / static_cast<double>(pairs.size())}};
-  // Every tensor after the last step, by the rule of one step. Reported, not ruled: training amplifies honest differences, by how much
-  // is the job's own affair.
+  // Every tensor after the last step, by the rule of one step. Reported, not ruled: training amplifies honest
+  // differences, by how much is the job's own affair.
   const SetResult last = compare_sets(context, {"state", pairs.back().reference.at("step")});
   measured["rows"] = last.rows;
   measured["tensors_after_last_step"] = {{"compared", last.rows.size()}, {"outside_the_rule", last.stopped}};
   const json rule = {{"mean_relative_loss_error", limit}};
   if (!std::isfinite(mean))
     return make(Verdict::NotJudged, "a loss is NaN or Inf: there is no relative error", measured, rule);
-  const std::string figures = "mean relative loss error " + number(mean) + " over " + count(pairs.size(), "step") + "; after the last one " +
-                              std::to_string(last.rows.size() - last.stopped.size()) + " of " + count(last.rows.size(), "state tensor") +
-                              " inside the rule of one step";
+  const std::string figures = "mean relative loss error " + number(mean) + " over " + count(pairs.size(), "step") +
+                              "; after the last one " + std::to_string(last.rows.size() - last.stopped.size()) +
+                              " of " + count(last.rows.size(), "state tensor") + " inside the rule of one step";
   return make(mean <= limit ? Verdict::Pass : Verdict::Stop,
               figures + (mean <= limit ? "" : ", more than " + number(limit)), measured, rule);
 }

@@ -4,14 +4,14 @@
 #include <ctime>
 #include <functional>
 
-#include "pilot/context.h"
 #include "evidence/digest.h"
+#include "numerics/error.h"
+#include "pilot/context.h"
 #include "pilot/divergence.h"
 #include "pilot/job_error.h"
 #include "pilot/plan.h"
 #include "pilot/rerun.h"
 #include "pilot/revision.h"
-#include "numerics/error.h"
 #include "pilot/run_state.h"
 #include "pilot/scheduler.h"
 #include "pilot/sheet.h"
@@ -151,7 +151,8 @@ class Run {
     if (options_.job.empty()) {
       for (const std::string& assignment : options_.assignments) job_.settings.set(assignment);
     }
-    folder_ = fs::temp_directory_path() / ("tpupilot-doctor-" + evidence::sha256_of(json(std::time(nullptr))).substr(0, 12));
+    folder_ =
+        fs::temp_directory_path() / ("tpupilot-doctor-" + evidence::sha256_of(json(std::time(nullptr))).substr(0, 12));
     struct Remove {
       fs::path folder;
       ~Remove() {

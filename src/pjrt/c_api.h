@@ -20,7 +20,7 @@ namespace tpupilot::pjrt::detail {
 
 // A slot lies beyond the end of an older plugin's table, and may be null in any.
 template <class Function>
-bool has(const PJRT_Api* api, Function* PJRT_Api::*slot) {
+bool has(const PJRT_Api* api, Function* PJRT_Api::* slot) {
   const auto* position = reinterpret_cast<const char*>(&(api->*slot));
   return position + sizeof(Function*) <= reinterpret_cast<const char*>(api) + api->struct_size && api->*slot != nullptr;
 }
@@ -46,10 +46,10 @@ inline void check(const PJRT_Api* api, PJRT_Error* error, const char* where) {
 
 // Calls an optional slot: Unimplemented if the plugin lacks it.
 template <class Function, class Args>
-Status call_optional(const PJRT_Api* api, Function* PJRT_Api::*slot, Args& args) {
+Status call_optional(const PJRT_Api* api, Function* PJRT_Api::* slot, Args& args) {
   if (!has(api, slot)) {
-    return {Error::Code::Unimplemented, "the plugin's API (0." + std::to_string(api->pjrt_api_version.minor_version) +
-                                            ") has no such function"};
+    return {Error::Code::Unimplemented,
+            "the plugin's API (0." + std::to_string(api->pjrt_api_version.minor_version) + ") has no such function"};
   }
   return take(api, (api->*slot)(&args));
 }

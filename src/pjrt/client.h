@@ -28,7 +28,7 @@ struct DeviceDescription {
   int id = 0;
   int process_index = 0;
   std::string kind;
-  std::string debug;       // the plugin's one-line description
+  std::string debug;  // the plugin's one-line description
   Attributes attributes;
 };
 
@@ -41,11 +41,11 @@ class Client {
   static std::shared_ptr<Client> create(const Plugin& plugin, const ClientOptions& options = {});
 
   const Plugin& plugin() const;
-  const std::string& platform_name() const;     // "cpu"
+  const std::string& platform_name() const;  // "cpu"
   const std::string& platform_version() const;
-  int device_count() const;                     // addressable ones
+  int device_count() const;  // addressable ones
   const std::vector<DeviceDescription>& devices() const;
-  bool forked() const noexcept;                 // this process is a fork of the one that made the client
+  bool forked() const noexcept;  // this process is a fork of the one that made the client
 
   // `data` is dense and row-major; it may be reused when the call returns.
   std::shared_ptr<Buffer> from_host(const void* data, ElementType type, std::span<const int64_t> dims, int device);

@@ -45,10 +45,10 @@ std::vector<Shape> read_outputs(const PJRT_Api* api, PJRT_Executable* executable
   detail::check(api, api->PJRT_Executable_OutputDimensions(&dims), where);
 
   if (types.num_output_types != number.num_outputs || dims.num_outputs != number.num_outputs) {
-    throw Error(Error::Code::Internal,
-                std::string("[") + where + "] the plugin names " + std::to_string(number.num_outputs) + " outputs, " +
-                    std::to_string(types.num_output_types) + " element types and " +
-                    std::to_string(dims.num_outputs) + " shapes");
+    throw Error(Error::Code::Internal, std::string("[") + where + "] the plugin names " +
+                                           std::to_string(number.num_outputs) + " outputs, " +
+                                           std::to_string(types.num_output_types) + " element types and " +
+                                           std::to_string(dims.num_outputs) + " shapes");
   }
   std::vector<Shape> outputs;
   const int64_t* next = dims.dims;
@@ -148,8 +148,8 @@ std::shared_ptr<Executable> Client::compile(std::string_view program, const Comp
 
   const auto spent = std::chrono::steady_clock::now() - start;
   core_->counters.compiles.fetch_add(1, std::memory_order_relaxed);
-  core_->counters.compile_nanoseconds.fetch_add(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count(), std::memory_order_relaxed);
+  core_->counters.compile_nanoseconds.fetch_add(std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count(),
+                                                std::memory_order_relaxed);
   return executable;
 }
 

@@ -30,12 +30,12 @@ void put_bytes(std::string& out, int field, std::string_view bytes) {
 // ExecutableBuildOptionsProto. Zero counts abort some plugins, and an absent field is zero: so all are written.
 std::string build_options() {
   std::string out;
-  put_number(out, 1, -1);                        // device_ordinal: none
-  put_number(out, 4, 1);                         // num_replicas
-  put_number(out, 5, 1);                         // num_partitions
+  put_number(out, 1, -1);                         // device_ordinal: none
+  put_number(out, 4, 1);                          // num_replicas
+  put_number(out, 5, 1);                          // num_partitions
   put_bytes(out, 12, std::string_view("\0", 1));  // allow_spmd_sharding_propagation_to_output: [false]
   put_bytes(out, 18, std::string_view("\0", 1));  // allow_spmd_sharding_propagation_to_parameters: [false]
-  put_number(out, 23, 1);                        // process_count
+  put_number(out, 23, 1);                         // process_count
   return out;
 }
 

@@ -43,9 +43,9 @@ enum class ElementType : int {
   F6E3M2FN = 33,
 };
 
-std::string_view name(ElementType type);      // "f32", "bf16", "pred"; "invalid" for a number that is not listed
+std::string_view name(ElementType type);  // "f32", "bf16", "pred"; "invalid" for a number that is not listed
 // Bytes of one element in a host buffer. Types below a byte take one byte each there. 0 for INVALID and TOKEN.
 size_t byte_size(ElementType type);
-bool is_sub_byte(ElementType type);           // packed on some devices: never read through a data pointer
+bool is_sub_byte(ElementType type);  // packed on some devices: never read through a data pointer
 
 }  // namespace tpupilot::pjrt

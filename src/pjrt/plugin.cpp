@@ -40,7 +40,7 @@ struct Library {
 };
 
 void check_file(const std::string& path) {
-  struct stat info {};
+  struct stat info{};
   if (stat(path.c_str(), &info) != 0) {
     throw Error(Error::Code::NotFound, "[Plugin::load] there is no file " + path +
                                            ". Give the path of a PJRT plugin's .so file, or the name of one that is "
@@ -88,14 +88,14 @@ void check_api(const std::string& path, const PJRT_Api* api) {
   }
   if (found.minor < kOldest.minor || api->struct_size < kNeededTable) {
     throw Error(Error::Code::Unimplemented,
-                is + "at least " + std::to_string(kOldest.major) + "." + std::to_string(kOldest.minor) +
-                    " with " + std::to_string(kNeededTable) + " bytes is needed. Install a newer plugin.");
+                is + "at least " + std::to_string(kOldest.major) + "." + std::to_string(kOldest.minor) + " with " +
+                    std::to_string(kNeededTable) + " bytes is needed. Install a newer plugin.");
   }
   // The functions that have no fallback. The ones in between that are optional are asked for where they are used.
   const auto need = [&](bool present, const char* function) {
     if (!present) {
-      throw Error(Error::Code::Unimplemented, is + "its function " + function +
-                                                  ", which is needed, is missing. Install another plugin.");
+      throw Error(Error::Code::Unimplemented,
+                  is + "its function " + function + ", which is needed, is missing. Install another plugin.");
     }
   };
 #define TPUPILOT_NEED(Function) need(detail::has(api, &PJRT_Api::PJRT_##Function), "PJRT_" #Function)

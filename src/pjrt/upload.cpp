@@ -74,8 +74,7 @@ bool reads_in_place(const ClientCore& core, PJRT_Buffer* handle, const void* dat
 std::shared_ptr<Buffer> Client::from_host(const void* data, ElementType type, std::span<const int64_t> dims,
                                           int device) {
   const Shape shape = checked_shape(*core_, data, type, dims, device, "from_host");
-  Upload made =
-      upload(*core_, data, shape, device, PJRT_HostBufferSemantics_kImmutableOnlyDuringCall, "from_host");
+  Upload made = upload(*core_, data, shape, device, PJRT_HostBufferSemantics_kImmutableOnlyDuringCall, "from_host");
   const detail::Event done(core_->api, made.done_with_host);
   return std::make_shared<Buffer>(Buffer::Made{core_, std::move(made.buffer), device, shape});
 }

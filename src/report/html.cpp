@@ -38,7 +38,9 @@ code, pre { font: 12.5px ui-monospace, monospace; } pre { background: var(--card
 details { margin: 6px 0; } summary { cursor: pointer; color: var(--soft); }
 )";
 
-std::string element(const std::string& tag, const std::string& content) { return "<" + tag + ">" + escaped(content) + "</" + tag + ">"; }
+std::string element(const std::string& tag, const std::string& content) {
+  return "<" + tag + ">" + escaped(content) + "</" + tag + ">";
+}
 
 std::string short_number(const json& v) {
   if (!v.is_number()) return v.is_null() ? "–" : v.dump();
@@ -55,11 +57,13 @@ void banner(std::ostream& out, const json& sheet) {
   const bool rehearsal = sheet.value("rehearsal", false);
   std::string headline = verdict == "pass" ? "PASS" : verdict == "stop" ? "STOP" : "NOT JUDGED";
   if (rehearsal) headline = "REHEARSAL " + headline;
-  out << "<div class=\"banner\" style=\"--verdict: var(--" << escaped(verdict) << ")\"><span class=\"verdict\">" << escaped(headline) << "</span>"
-      << element("p", sheet.value("summary", ""));
+  out << "<div class=\"banner\" style=\"--verdict: var(--" << escaped(verdict) << ")\"><span class=\"verdict\">"
+      << escaped(headline) << "</span>" << element("p", sheet.value("summary", ""));
   if (rehearsal) {
-    out << "<p class=\"soft\">A rehearsal runs on a plugin that stands in for a TPU. It says nothing of a TPU’s own precision, "
-           "speed, memory or cost, nor of what its release of the backend lacks: that is still to be shown on a TPU.</p>";
+    out << "<p class=\"soft\">A rehearsal runs on a plugin that stands in for a TPU. It says nothing of a TPU’s own "
+           "precision, "
+           "speed, memory or cost, nor of what its release of the backend lacks: that is still to be shown on a "
+           "TPU.</p>";
   }
   for (const json& step : sheet.value("next", json::array())) out << "<p><b>Next:</b> " << escaped(step) << "</p>";
   out << "</div>";
@@ -67,7 +71,8 @@ void banner(std::ostream& out, const json& sheet) {
 
 std::vector<double> values(const json& list) {
   std::vector<double> result;
-  for (const json& v : list) result.push_back(v.is_number() ? v.get<double>() : std::numeric_limits<double>::quiet_NaN());
+  for (const json& v : list)
+    result.push_back(v.is_number() ? v.get<double>() : std::numeric_limits<double>::quiet_NaN());
   return result;
 }
 
@@ -76,7 +81,8 @@ std::string curve(const json& series, const std::string& name, const std::string
   const json& s = series[name];
   const std::vector<double> steps = values(s.value("steps", json::array()));
   std::vector<Line> lines;
-  for (const auto& [key, dashed] : {std::pair<std::string, bool>{"reference", false}, {"candidate", true}, {"float64", true}}) {
+  for (const auto& [key, dashed] :
+       {std::pair<std::string, bool>{"reference", false}, {"candidate", true}, {"float64", true}}) {
     if (s.contains(key) && !s[key].empty()) lines.push_back({key, "var(--" + key + ")", steps, values(s[key]), dashed});
   }
   return lines.empty() ? "" : "<div>" + line_plot(lines, "step", title) + "</div>";
@@ -89,7 +95,10 @@ std::string errors(const json& tensors) {
     if (!t.contains("rmse_reference") || !t["rmse_reference"].is_number() || !t["rmse_candidate"].is_number()) continue;
     const double reference = t["rmse_reference"], candidate = t["rmse_candidate"];
     const std::string label = t.value("name", "") + " @" + std::to_string(t.value("step", 0));
-    ranked.push_back({reference > 0 ? candidate / reference : candidate > 0 ? 1e300 : 0, {label, reference, candidate, t.value("verdict", "") == "stop"}});
+    ranked.push_back({reference > 0   ? candidate / reference
+                      : candidate > 0 ? 1e300
+                                      : 0,
+                      {label, reference, candidate, t.value("verdict", "") == "stop"}});
   }
   std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<Pair> rows;
@@ -105,8 +114,10 @@ void plots(std::ostream& out, const json& sheet) {
   const std::string by_tensor = errors(sheet.value("tensors", json::array()));
   if (!all.empty()) out << "<h2>Training, both sides</h2><div class=\"plots\">" << all << "</div>";
   if (!by_tensor.empty()) {
-    out << "<h2>Error by tensor</h2><p class=\"soft\">Both sides against the same steps in float64; the largest ratios of candidate to "
-           "reference first.</p>" << by_tensor;
+    out << "<h2>Error by tensor</h2><p class=\"soft\">Both sides against the same steps in float64; the largest ratios "
+           "of candidate to "
+           "reference first.</p>"
+        << by_tensor;
   }
 }
 
@@ -114,10 +125,12 @@ void checks(std::ostream& out, const json& list) {
   out << "<h2>Checks</h2><table><tr><th>check</th><th>gate</th><th>verdict</th><th>why</th></tr>";
   for (const json& c : list) {
     const std::string verdict = c.at("verdict");
-    out << "<tr><td><code>" << escaped(c.at("id")) << "</code><br><span class=\"soft\">" << escaped(c.value("title", "")) << "</span></td><td>"
-        << escaped(plain(c.value("gate", json()))) << "</td><td class=\"tag " << escaped(verdict) << "\">" << escaped(verdict)
-        << (c.value("must", false) ? "" : " <span class=\"soft\">(informs)</span>") << "</td><td>" << escaped(c.value("why", ""))
-        << "<details><summary>measured, rule, evidence</summary><pre>" << escaped(c.value("measured", json::object()).dump(1)) << "</pre><pre>"
+    out << "<tr><td><code>" << escaped(c.at("id")) << "</code><br><span class=\"soft\">"
+        << escaped(c.value("title", "")) << "</span></td><td>" << escaped(plain(c.value("gate", json())))
+        << "</td><td class=\"tag " << escaped(verdict) << "\">" << escaped(verdict)
+        << (c.value("must", false) ? "" : " <span class=\"soft\">(informs)</span>") << "</td><td>"
+        << escaped(c.value("why", "")) << "<details><summary>measured, rule, evidence</summary><pre>"
+        << escaped(c.value("measured", json::object()).dump(1)) << "</pre><pre>"
         << escaped(c.value("rule", json::object()).dump(1)) << "</pre>";
     for (const json& file : c.value("evidence", json::array())) out << "<code>" << escaped(file) << "</code> ";
     out << "</details></td></tr>";
@@ -127,16 +140,21 @@ void checks(std::ostream& out, const json& list) {
 
 void tensors(std::ostream& out, const json& list) {
   if (list.empty()) return;
-  out << "<h2>Tensors</h2><details><summary>" << list.size() << " comparisons</summary><table><tr><th>tensor</th><th>step</th><th>dtype</th>"
-         "<th>RMSE ref.</th><th>RMSE cand.</th><th>99.9 % ref.</th><th>99.9 % cand.</th><th>max abs</th><th>ULP 99 %</th><th>passed by</th></tr>";
+  out << "<h2>Tensors</h2><details><summary>" << list.size()
+      << " comparisons</summary><table><tr><th>tensor</th><th>step</th><th>dtype</th>"
+         "<th>RMSE ref.</th><th>RMSE cand.</th><th>99.9 % ref.</th><th>99.9 % cand.</th><th>max abs</th><th>ULP 99 "
+         "%</th><th>passed by</th></tr>";
   for (const json& t : list) {
-    out << "<tr><td><code>" << escaped(t.value("name", "")) << "</code> <span class=\"soft\">" << escaped(t.value("kind", "")) << "</span></td>";
+    out << "<tr><td><code>" << escaped(t.value("name", "")) << "</code> <span class=\"soft\">"
+        << escaped(t.value("kind", "")) << "</span></td>";
     for (const char* key : {"step", "dtype"}) out << "<td>" << escaped(plain(t.value(key, json()))) << "</td>";
-    for (const char* key : {"rmse_reference", "rmse_candidate", "p999_reference", "p999_candidate", "max_abs", "ulp_p99"}) {
+    for (const char* key :
+         {"rmse_reference", "rmse_candidate", "p999_reference", "p999_candidate", "max_abs", "ulp_p99"}) {
       out << "<td class=\"number\">" << escaped(short_number(t.value(key, json()))) << "</td>";
     }
     const std::string verdict = t.value("verdict", "");
-    out << "<td class=\"" << escaped(verdict) << "\">" << escaped(verdict == "stop" ? "stop" : plain(t.value("passed_by", json()))) << "</td></tr>";
+    out << "<td class=\"" << escaped(verdict) << "\">"
+        << escaped(verdict == "stop" ? "stop" : plain(t.value("passed_by", json()))) << "</td></tr>";
   }
   out << "</table></details>";
 }
@@ -159,7 +177,8 @@ void facts(std::ostream& out, const std::string& title, const json& object) {
 void not_tested(std::ostream& out, const json& list) {
   out << "<h2>Not tested</h2><details open><summary>" << list.size() << " checks</summary><table>";
   for (const json& item : list) {
-    out << "<tr><td><code>" << escaped(item.at("id")) << "</code></td><td>" << escaped(item.value("why", "")) << "</td></tr>";
+    out << "<tr><td><code>" << escaped(item.at("id")) << "</code></td><td>" << escaped(item.value("why", ""))
+        << "</td></tr>";
   }
   out << "</table></details>";
 }
@@ -177,8 +196,10 @@ void files(std::ostream& out, const json& hashes) {
 std::string html(const json& sheet) {
   std::ostringstream out;
   const std::string command = plain(sheet.value("fields", json::object()).value("command", json("")));
-  out << "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">"
-      << "<title>tpupilot: acceptance sheet</title><style>" << kStyle << "</style></head><body><h1>Acceptance sheet</h1><p class=\"soft\">"
+  out << "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+         "content=\"width=device-width\">"
+      << "<title>tpupilot: acceptance sheet</title><style>" << kStyle
+      << "</style></head><body><h1>Acceptance sheet</h1><p class=\"soft\">"
       << "Is this PyTorch training job ready to move to TPU?</p>";
   banner(out, sheet);
   plots(out, sheet);

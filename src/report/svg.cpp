@@ -48,15 +48,19 @@ double tick_step(const Range& r, int count) {
 std::vector<double> ticks(const Range& r, int count) {
   const double step = tick_step(r, count);
   std::vector<double> values;
-  for (double v = std::ceil(r.low / step) * step; v <= r.high + step * 1e-9; v += step) values.push_back(std::abs(v) < step * 1e-9 ? 0 : v);
+  for (double v = std::ceil(r.low / step) * step; v <= r.high + step * 1e-9; v += step)
+    values.push_back(std::abs(v) < step * 1e-9 ? 0 : v);
   return values;
 }
 
-std::string text(double x, double y, const std::string& anchor, const std::string& content, const std::string& extra = "") {
-  return "<text x=\"" + coordinate(x) + "\" y=\"" + coordinate(y) + "\" text-anchor=\"" + anchor + "\"" + extra + ">" + escaped(content) + "</text>";
+std::string text(double x, double y, const std::string& anchor, const std::string& content,
+                 const std::string& extra = "") {
+  return "<text x=\"" + coordinate(x) + "\" y=\"" + coordinate(y) + "\" text-anchor=\"" + anchor + "\"" + extra + ">" +
+         escaped(content) + "</text>";
 }
 std::string segment(double x1, double y1, double x2, double y2, const std::string& cls) {
-  return "<line class=\"" + cls + "\" x1=\"" + coordinate(x1) + "\" y1=\"" + coordinate(y1) + "\" x2=\"" + coordinate(x2) + "\" y2=\"" + coordinate(y2) + "\"/>";
+  return "<line class=\"" + cls + "\" x1=\"" + coordinate(x1) + "\" y1=\"" + coordinate(y1) + "\" x2=\"" +
+         coordinate(x2) + "\" y2=\"" + coordinate(y2) + "\"/>";
 }
 
 }  // namespace
@@ -65,12 +69,23 @@ std::string escaped(const std::string& text) {
   std::string result;
   for (const char c : text) {
     switch (c) {
-      case '&': result += "&amp;"; break;
-      case '<': result += "&lt;"; break;
-      case '>': result += "&gt;"; break;
-      case '"': result += "&quot;"; break;
-      case '\'': result += "&#39;"; break;
-      default: result += c;
+      case '&':
+        result += "&amp;";
+        break;
+      case '<':
+        result += "&lt;";
+        break;
+      case '>':
+        result += "&gt;";
+        break;
+      case '"':
+        result += "&quot;";
+        break;
+      case '\'':
+        result += "&#39;";
+        break;
+      default:
+        result += c;
     }
   }
   return result;
@@ -89,24 +104,27 @@ std::string line_plot(const std::vector<Line>& lines, const std::string& x_label
   y.low -= margin;
   y.high += margin;
   const auto at_x = [&](double v) { return kLeft + (v - x.low) / (x.high - x.low) * (kWidth - kLeft - kRight); };
-  const auto at_y = [&](double v) { return kHeight - kBottom - (v - y.low) / (y.high - y.low) * (kHeight - kTop - kBottom); };
+  const auto at_y = [&](double v) {
+    return kHeight - kBottom - (v - y.low) / (y.high - y.low) * (kHeight - kTop - kBottom);
+  };
 
   std::ostringstream out;
-  out << "<svg viewBox=\"0 0 " << kWidth << " " << kHeight << "\" role=\"img\" aria-label=\"" << escaped(y_label) << "\">";
+  out << "<svg viewBox=\"0 0 " << kWidth << " " << kHeight << "\" role=\"img\" aria-label=\"" << escaped(y_label)
+      << "\">";
   for (const double v : ticks(y, 5)) {
     out << segment(kLeft, at_y(v), kWidth - kRight, at_y(v), "grid") << text(kLeft - 8, at_y(v) + 4, "end", number(v));
   }
   for (const double v : ticks(x, 8)) {
     if (v == std::floor(v)) out << text(at_x(v), kHeight - kBottom + 18, "middle", number(v, 7));
   }
-  out << segment(kLeft, kHeight - kBottom, kWidth - kRight, kHeight - kBottom, "axis") << text(kWidth - kRight, kHeight - 4, "end", x_label)
-      << text(4, 14, "start", y_label, " class=\"title\"");
+  out << segment(kLeft, kHeight - kBottom, kWidth - kRight, kHeight - kBottom, "axis")
+      << text(kWidth - kRight, kHeight - 4, "end", x_label) << text(4, 14, "start", y_label, " class=\"title\"");
   double legend = kWidth - kRight;
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
     const double width = 7.0 * static_cast<double>(line->label.size());
-    out << text(legend, 14, "end", line->label)
-        << "<line x1=\"" << coordinate(legend - width - 26) << "\" y1=\"10\" x2=\"" << coordinate(legend - width - 6)
-        << "\" y2=\"10\" stroke=\"" << line->color << "\" stroke-width=\"2\"" << (line->dashed ? " stroke-dasharray=\"4 3\"" : "") << "/>";
+    out << text(legend, 14, "end", line->label) << "<line x1=\"" << coordinate(legend - width - 26)
+        << "\" y1=\"10\" x2=\"" << coordinate(legend - width - 6) << "\" y2=\"10\" stroke=\"" << line->color
+        << "\" stroke-width=\"2\"" << (line->dashed ? " stroke-dasharray=\"4 3\"" : "") << "/>";
     legend -= width + 44;
   }
   for (const Line& line : lines) {
@@ -145,15 +163,18 @@ std::string error_plot(const std::vector<Pair>& pairs) {
     out << segment(x, kTop - 6, x, height - kBottom, "grid") << text(x, height - 8, "middle", "1e" + std::to_string(d));
   }
   out << text(4, 14, "start", "RMSE against the float64 run", " class=\"title\"") << "<circle cx=\"" << kWidth - 180
-      << "\" cy=\"10\" r=\"4\" fill=\"var(--reference)\"/>" << text(kWidth - 170, 14, "start", "reference") << "<circle cx=\"" << kWidth - 90
-      << "\" cy=\"10\" r=\"4\" fill=\"var(--candidate)\"/>" << text(kWidth - 80, 14, "start", "candidate");
+      << "\" cy=\"10\" r=\"4\" fill=\"var(--reference)\"/>" << text(kWidth - 170, 14, "start", "reference")
+      << "<circle cx=\"" << kWidth - 90 << "\" cy=\"10\" r=\"4\" fill=\"var(--candidate)\"/>"
+      << text(kWidth - 80, 14, "start", "candidate");
   double y = kTop + kRow / 2;
   for (const Pair& p : pairs) {
     std::string label = p.label.size() > 34 ? "…" + p.label.substr(p.label.size() - 33) : p.label;
-    out << text(kLeft - 10, y + 4, "end", label, p.stopped ? " class=\"stop\"" : "") << segment(at(p.reference), y, at(p.candidate), y, "grid")
-        << "<circle cx=\"" << coordinate(at(p.reference)) << "\" cy=\"" << coordinate(y) << "\" r=\"4\" fill=\"var(--reference)\"><title>reference "
-        << number(p.reference) << "</title></circle><circle cx=\"" << coordinate(at(p.candidate)) << "\" cy=\"" << coordinate(y)
-        << "\" r=\"4\" fill=\"var(--candidate)\"><title>candidate " << number(p.candidate) << "</title></circle>";
+    out << text(kLeft - 10, y + 4, "end", label, p.stopped ? " class=\"stop\"" : "")
+        << segment(at(p.reference), y, at(p.candidate), y, "grid") << "<circle cx=\"" << coordinate(at(p.reference))
+        << "\" cy=\"" << coordinate(y) << "\" r=\"4\" fill=\"var(--reference)\"><title>reference "
+        << number(p.reference) << "</title></circle><circle cx=\"" << coordinate(at(p.candidate)) << "\" cy=\""
+        << coordinate(y) << "\" r=\"4\" fill=\"var(--candidate)\"><title>candidate " << number(p.candidate)
+        << "</title></circle>";
     y += kRow;
   }
   out << "</svg>";

@@ -8,8 +8,8 @@ namespace tpupilot::report {
 
 struct Line {
   std::string label;
-  std::string color;           // a CSS colour, e.g. "var(--reference)"
-  std::vector<double> x, y;    // points that are not finite are left out
+  std::string color;         // a CSS colour, e.g. "var(--reference)"
+  std::vector<double> x, y;  // points that are not finite are left out
   bool dashed = false;
 };
 

@@ -72,7 +72,8 @@ std::string by_family(const json& not_tested) {
     ++families.back().second;
   }
   std::string text;
-  for (const auto& [family, count] : families) text += (text.empty() ? "" : ", ") + family + " " + std::to_string(count);
+  for (const auto& [family, count] : families)
+    text += (text.empty() ? "" : ", ") + family + " " + std::to_string(count);
   return text;
 }
 
@@ -84,12 +85,14 @@ std::string terminal_text(const json& sheet, bool color) {
   std::string headline = verdict == "pass" ? "PASS" : verdict == "stop" ? "STOP" : "NOT JUDGED";
   if (sheet.value("rehearsal", false)) headline = "REHEARSAL " + headline;
   write_checks(out, sheet.at("checks"), color);
-  out << "\n" << painted(headline, verdict, color) << "  " << wrapped(sheet.value("summary", ""), headline.size() + 2) << "\n"
+  out << "\n"
+      << painted(headline, verdict, color) << "  " << wrapped(sheet.value("summary", ""), headline.size() + 2) << "\n"
       << "gates asked for: " << numbers(sheet.at("asked_gates")) << "; passed: " << numbers(sheet.at("passed_gates"))
       << "; ready for a TPU: " << (sheet.value("ready", false) ? "yes" : "no") << "\n";
   const json& not_tested = sheet.at("not_tested");
   if (!not_tested.empty()) {
-    out << not_tested.size() << " checks were not tested (" << by_family(not_tested) << "); sheet.json says why for each\n";
+    out << not_tested.size() << " checks were not tested (" << by_family(not_tested)
+        << "); sheet.json says why for each\n";
   }
   for (const json& step : sheet.value("next", json::array())) out << "next: " << wrapped(step, 6) << "\n";
   return out.str();

@@ -6,8 +6,8 @@
 
 namespace tpupilot::report {
 
-// The verdict, each check that was judged with the sentence that says why, what was not tested (counted), and what to do next.
-// `sheet` is a document of docs/sheet.schema.json. `color` adds ANSI colours.
+// The verdict, each check that was judged with the sentence that says why, what was not tested (counted), and what to
+// do next. `sheet` is a document of docs/sheet.schema.json. `color` adds ANSI colours.
 std::string terminal_text(const nlohmann::json& sheet, bool color);
 
 }  // namespace tpupilot::report

@@ -189,8 +189,7 @@ TEST_F(Cache, UnwritableFolderWarnsOnceAndGoesOn) {
   ExecutableCache cache(cpu_client(), Settings{.folder = file / "cache"});
   ::testing::internal::CaptureStderr();
   expect_adds(cache.get_or_compile(kProgram, pjrt::eager_options(), kTwo));
-  cache.get_or_compile(add_program("4xf64"), pjrt::eager_options(),
-                       {{ElementType::F64, {4}}, {ElementType::F64, {4}}});
+  cache.get_or_compile(add_program("4xf64"), pjrt::eager_options(), {{ElementType::F64, {4}}, {ElementType::F64, {4}}});
   const std::string warning = ::testing::internal::GetCapturedStderr();
   EXPECT_THAT(warning, ::testing::HasSubstr("Not a directory"));
   EXPECT_EQ(std::count(warning.begin(), warning.end(), '\n'), 1) << warning;
@@ -213,8 +212,7 @@ TEST_F(Cache, FullDiskLeavesNoPiecesBehind) {
   expect_adds(entry);
   EXPECT_EQ(cache.counters().write_failures, 1);
   EXPECT_TRUE(entries(root()).empty());
-  cache.get_or_compile(add_program("4xf64"), pjrt::eager_options(),
-                       {{ElementType::F64, {4}}, {ElementType::F64, {4}}});
+  cache.get_or_compile(add_program("4xf64"), pjrt::eager_options(), {{ElementType::F64, {4}}, {ElementType::F64, {4}}});
   EXPECT_TRUE(entries(root()).empty()) << "nothing more is tried";
 }
 
@@ -282,7 +280,7 @@ TEST_F(Cache, EntryLargerThanTheLimitIsNotStored) {
 
 TEST_F(Cache, FolderIsForThisUserAlone) {
   stored();
-  struct stat info {};
+  struct stat info{};
   ASSERT_EQ(stat(root().c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0700u);
 }

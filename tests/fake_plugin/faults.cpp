@@ -18,7 +18,7 @@ struct FakeError : PJRT_Error {
 struct Calls {
   std::mutex mutex;
   std::map<std::string, long> total;
-  std::string fault;     // the FAKE_PJRT_FAIL for which `since` counts
+  std::string fault;  // the FAKE_PJRT_FAIL for which `since` counts
   long since = 0;
 };
 

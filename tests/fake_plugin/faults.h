@@ -26,7 +26,7 @@ struct Live {
 };
 extern Live live;
 
-const char* variable(const char* name);              // null if unset
+const char* variable(const char* name);  // null if unset
 bool listed(const char* variable_name, const std::string& item);
 PJRT_Error* error(PJRT_Error_Code code, const std::string& message);
 

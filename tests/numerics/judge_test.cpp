@@ -9,9 +9,9 @@
 #include <fstream>
 #include <limits>
 
-#include "pilot/settings.h"
 #include "numerics/error.h"
 #include "numerics/tensor_file.h"
+#include "pilot/settings.h"
 #include "pilot/thresholds.h"
 
 namespace tpupilot::pilot {
@@ -91,8 +91,10 @@ TEST(JudgeTest, NonFiniteMustBeAtTheSamePlaces) {
 
 TEST(JudgeTest, WholeNumbersAreExact) {
   const Rule exact = numerics::rule_for(thresholds_of(Settings()), "int64");
-  EXPECT_TRUE(numerics::judge_tensor(tensor<int64_t>("int64", {5}), tensor<int64_t>("int64", {5}), nullptr, exact).passed);
-  EXPECT_FALSE(numerics::judge_tensor(tensor<int64_t>("int64", {5}), tensor<int64_t>("int64", {6}), nullptr, exact).passed);
+  EXPECT_TRUE(
+      numerics::judge_tensor(tensor<int64_t>("int64", {5}), tensor<int64_t>("int64", {5}), nullptr, exact).passed);
+  EXPECT_FALSE(
+      numerics::judge_tensor(tensor<int64_t>("int64", {5}), tensor<int64_t>("int64", {6}), nullptr, exact).passed);
 }
 
 TEST(JudgeTest, EmptyTensorsPass) { EXPECT_TRUE(numerics::judge_tensor(f32({}), f32({}), nullptr, kFloat32).passed); }

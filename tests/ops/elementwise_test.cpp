@@ -60,6 +60,14 @@ TEST(Unary, Log1pIsExactForSmallArguments) {
   expect_same(unary("log1p.out"), each([](double x) { return std::log1p(x); }), 3e-7);
 }
 
+TEST(Unary, Log1pOfComplexNumbers) {
+  const Array x = Array::of<std::complex<float>>({Elem::C64, {1}}, {{1e-3F, 2}});
+  const std::complex<double> expected = std::log(std::complex<double>(1.001, 2));
+  const auto y = LayerCall("log1p.out").tensor("self", x).result(x.type).run()[0]->as<std::complex<float>>()[0];
+  EXPECT_NEAR(y.real(), expected.real(), 1e-6);
+  EXPECT_NEAR(y.imag(), expected.imag(), 1e-6);
+}
+
 TEST(Unary, RoundingKeepsTheSignOfZero) {
   expect_same(unary("round.out"), each([](double x) { return std::nearbyint(x); }));
   expect_same(unary("trunc.out"), each([](double x) { return std::trunc(x); }));

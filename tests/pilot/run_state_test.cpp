@@ -5,8 +5,8 @@
 
 #include <fstream>
 
-#include "pilot/context.h"
 #include "evidence/digest.h"
+#include "pilot/context.h"
 #include "pilot/errors.h"
 #include "pilot/families.h"
 #include "pilot/sheet.h"

@@ -22,7 +22,9 @@ std::string hex(const std::string& bytes) {
 }
 
 TEST(CompileOptions, BytesAreXlasOwn) {
-  const std::string base = "1A1908FFFFFFFFFFFFFFFFFF0120012801620100920101" "00B80101";
+  const std::string base =
+      "1A1908FFFFFFFFFFFFFFFFFF0120012801620100920101"
+      "00B80101";
   CompileOptions options;
   options.portable = false;
   EXPECT_EQ(hex(serialize(options)), base);
@@ -38,9 +40,15 @@ TEST(CompileOptions, OverridesInOrderOfTheirNames) {
   options.set_if_known("s", "xy");
   const std::string all = hex(serialize(options)).substr(54);
   EXPECT_EQ(all,
-            "3A07" "0A0162" "12021000"       // b: false
-            "3A08" "0A016E" "120318AC02"     // n: 300
-            "3A09" "0A0173" "12040A027879");  // s: "xy"
+            "3A07"
+            "0A0162"
+            "12021000"  // b: false
+            "3A08"
+            "0A016E"
+            "120318AC02"  // n: 300
+            "3A09"
+            "0A0173"
+            "12040A027879");  // s: "xy"
   EXPECT_EQ(hex(serialize(options, {"b", "n"})).substr(54), all.substr(all.size() - 22));
 }
 

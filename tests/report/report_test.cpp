@@ -20,13 +20,27 @@ json sheet(const std::string& verdict) {
           {"next", {"look at par.loss"}},
           {"fields", {{"torch", "2.13.0"}, {"command", "tpupilot run job"}, {"slice", nullptr}}},
           {"checks",
-           {{{"id", "par.loss"}, {"gate", 1}, {"must", true}, {"verdict", verdict}, {"title", "Loss"}, {"measured", {{"x", 1}}},
-             {"rule", json::object()}, {"evidence", {"candidate/events.jsonl"}}, {"why", "because of \"this\" & that"}}}},
-          {"not_tested", {{{"id", "cmp.cost"}, {"why", "gate 3 was not asked for"}}, {{"id", "cmp.window"}, {"why", "same"}}}},
+           {{{"id", "par.loss"},
+             {"gate", 1},
+             {"must", true},
+             {"verdict", verdict},
+             {"title", "Loss"},
+             {"measured", {{"x", 1}}},
+             {"rule", json::object()},
+             {"evidence", {"candidate/events.jsonl"}},
+             {"why", "because of \"this\" & that"}}}},
+          {"not_tested",
+           {{{"id", "cmp.cost"}, {"why", "gate 3 was not asked for"}}, {{"id", "cmp.window"}, {"why", "same"}}}},
           {"series", {{"loss", {{"steps", {0, 1, 2}}, {"reference", {3, 2, 1}}, {"candidate", {3, 2, nullptr}}}}}},
           {"tensors",
-           {{{"name", "model/w"}, {"kind", "state"}, {"step", 0}, {"dtype", "float32"}, {"rmse_reference", 1e-8}, {"rmse_candidate", 3e-7},
-             {"passed_by", nullptr}, {"verdict", "stop"}}}},
+           {{{"name", "model/w"},
+             {"kind", "state"},
+             {"step", 0},
+             {"dtype", "float32"},
+             {"rmse_reference", 1e-8},
+             {"rmse_candidate", 3e-7},
+             {"passed_by", nullptr},
+             {"verdict", "stop"}}}},
           {"files", {{"reference/events.jsonl", std::string(64, 'a')}}}};
 }
 
@@ -70,7 +84,8 @@ TEST(SvgTest, LeavesOutPointsThatAreNotNumbers) {
 }
 
 TEST(SvgTest, ZeroAndInfiniteErrorsHaveAPlace) {
-  const std::string plot = error_plot({{"a", 0, 1e-7, false}, {"b", 1e-8, std::numeric_limits<double>::infinity(), true}});
+  const std::string plot =
+      error_plot({{"a", 0, 1e-7, false}, {"b", 1e-8, std::numeric_limits<double>::infinity(), true}});
   EXPECT_EQ(plot.find("nan"), std::string::npos);
   EXPECT_EQ(plot.find("cx=\"inf"), std::string::npos);
 }
