@@ -60,14 +60,15 @@ void expand_masks(const SchemaFacts& facts, torch::jit::Stack* stack) {
 }
 
 // The number of elements, as at::native::arange_out counts them.
-int64_t range_size(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step, bool integers) {
+int64_t range_size(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step, at::ScalarType type) {
   const double first = start.toDouble(), last = end.toDouble(), stride = step.toDouble();
   TORCH_CHECK(stride != 0, "step must be nonzero");
   TORCH_CHECK(std::isfinite(first) && std::isfinite(last), "unsupported range: ", first, " -> ", last);
   TORCH_CHECK((stride > 0 && last >= first) || (stride < 0 && last <= first),
               "upper bound and lower bound inconsistent with step sign");
-  if (!integers) return static_cast<int64_t>(std::ceil((last - first) / stride));
-  const int64_t s = step.toLong();
+  if (type != at::kLong) return static_cast<int64_t>(std::ceil((last - first) / stride));
+  const int64_t s = step.toLong();  // 0 for a stride below 1
+  TORCH_CHECK_VALUE(s != 0, "step must be nonzero");
   return (end.toLong() - start.toLong() + s - (s > 0 ? 1 : -1)) / s;
 }
 
@@ -75,7 +76,7 @@ void resize_range(torch::jit::Stack* stack) {
   const size_t first = stack->size() - 4;  // start, end, step, out
   const at::Tensor& out = (*stack)[first + 3].toTensor();
   const int64_t size = range_size((*stack)[first].toScalar(), (*stack)[first + 1].toScalar(),
-                                  (*stack)[first + 2].toScalar(), out.scalar_type() == at::kLong);
+                                  (*stack)[first + 2].toScalar(), out.scalar_type());
   if (out.numel() != size) resize_tensor(out, {size});
 }
 

@@ -52,38 +52,35 @@ std::unique_ptr<Runtime> load() {
   return rt;
 }
 
-// ---- results that may still be computed ----
-// The last few results, and older ones that were not ready when their place was taken. Weak: nothing here keeps memory
-// alive, and few places, since a weak reference still holds a Buffer's control block.
+// ---- results that are still computed ----
+// Strong references, or a result that is dropped early would not be waited for. A program that runs keeps its results'
+// memory anyway, and each call lets go of what has become ready.
 class Pending {
  public:
   void add(const BufferRef& buffer) {
+    if (buffer->has_values()) return;
     const std::lock_guard lock(mutex_);
-    std::weak_ptr<pjrt::Buffer>& place = recent_[next_++ % recent_.size()];
-    if (const BufferRef old = place.lock(); old && !old->is_ready()) late_.push_back(old);
-    place = buffer;
+    prune();
+    late_.push_back(buffer);
   }
-  std::vector<std::weak_ptr<pjrt::Buffer>> take() {
+  std::vector<BufferRef> take() {
     const std::lock_guard lock(mutex_);
-    std::vector<std::weak_ptr<pjrt::Buffer>> all = std::exchange(late_, {});
-    for (auto& place : recent_) all.push_back(std::exchange(place, {}));
-    return all;
+    return std::exchange(late_, {});
   }
   bool idle() {
     const std::lock_guard lock(mutex_);
-    const auto done = [](const std::weak_ptr<pjrt::Buffer>& weak) {
-      const BufferRef buffer = weak.lock();
-      return !buffer || buffer->is_ready();
-    };
-    std::erase_if(late_, done);
-    return late_.empty() && std::all_of(recent_.begin(), recent_.end(), done);
+    prune();
+    return std::all_of(late_.begin(), late_.end(), [](const BufferRef& b) { return b->is_ready(); });
   }
 
  private:
+  // A failed result stays: `synchronize` raises for it.
+  void prune() {
+    std::erase_if(late_, [](const BufferRef& b) { return b->has_values(); });
+  }
+
   std::mutex mutex_;
-  std::array<std::weak_ptr<pjrt::Buffer>, 16> recent_;
-  size_t next_ = 0;
-  std::vector<std::weak_ptr<pjrt::Buffer>> late_;
+  std::vector<BufferRef> late_;
 };
 Pending& pending(c10::DeviceIndex device) {
   static auto* all = new std::array<Pending, 64>;
@@ -179,9 +176,7 @@ void add_runtime_counters(std::map<std::string, double>& values) {
 void note_pending(const BufferRef& buffer, c10::DeviceIndex device) { pending(device).add(buffer); }
 
 void synchronize(c10::DeviceIndex device) {
-  for (const auto& weak : pending(device).take()) {
-    if (const BufferRef buffer = weak.lock()) buffer->wait();
-  }
+  for (const BufferRef& buffer : pending(device).take()) buffer->wait();
 }
 
 bool idle(c10::DeviceIndex device) { return pending(device).idle(); }

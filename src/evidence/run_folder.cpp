@@ -205,9 +205,9 @@ void RunFolder::record_new_files(const std::string& side) {
     if (kind == "checkpoint") add_folder(event.value("path", ""));
     if (kind != "task.start" || !manifest_["tasks"].contains(side + "/" + event.value("task", ""))) continue;
     const json request = event.value("request", json::object());
-    if (request.value("save_to", "") != "") add_folder(request["save_to"]);
+    if (!request.value("save_to", "").empty()) add_folder(request["save_to"]);
     if (request.value("task", "") == "crash-save") add_folder(request["checkpoint"]);
-    if (request.value("export_torch", "") != "")
+    if (!request.value("export_torch", "").empty())
       names.insert(fs::relative(request["export_torch"].get<std::string>(), folder_).string());
   }
   for (const std::string& name : names) {

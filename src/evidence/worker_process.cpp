@@ -36,6 +36,7 @@ namespace {
   // instead of 28 s for 20 small steps). No effect on numbers; the environment event records it.
   ::setenv("OMP_WAIT_POLICY", "PASSIVE", 0);
   std::vector<char*> words;
+  words.reserve(command.words.size() + 1);
   for (const std::string& word : command.words) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   std::signal(SIGPIPE, SIG_DFL);

@@ -111,7 +111,10 @@ Value Builder::constant(double v, Type type) {
 }
 
 Value Builder::constant_int(int64_t v, Type type) {
-  if (is_float(type.elem) || is_complex(type.elem)) return constant(as_double(v, type.elem), std::move(type));
+  if (is_float(type.elem) || is_complex(type.elem)) {
+    const double value = as_double(v, type.elem);
+    return constant(value, std::move(type));
+  }
   if (type.elem == Elem::Invalid) fail("constant_int", "the element type is Invalid");
   const std::string text = integer_literal(v, type.elem);
   return splat(text, std::move(type));

@@ -110,7 +110,9 @@ std::vector<Row> fill_rows() {
   return {
       {.overloads = {"zero_"}, .emit = zero},
       {.overloads = {"fill_.Scalar", "fill_.Tensor"}, .emit = fill},
-      {.overloads = {"arange.start_out"}, .emit = arange},
+      {.overloads = {"arange.start_out"},
+       .emit = arange,
+       .shape = [](Context& c) { return std::vector{c.tensor("out").type}; }},  // sized before the call
       {.overloads = {"linspace.out"}, .emit = linspace},
       {.overloads = {"eye.out", "eye.m_out"}, .emit = eye},
       {.overloads = {"tril.out"}, .emit = triangle(Direction::LE)},

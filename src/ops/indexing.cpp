@@ -40,7 +40,7 @@ Value wrapped_index(Builder& b, const Value& index, int64_t size) {
   return b.select(negative, b.add(i, b.constant_int(size, i.type)), i);
 }
 
-Value gather_along(Builder& b, Value x, Value index, int64_t dim) {
+Value gather_along(Builder& b, Value x, const Value& index, int64_t dim) {
   if (index.rank() == 0) {
     return b.reshape(gather_along(b, x.rank() == 0 ? b.reshape(x, {1}) : x, b.reshape(index, {1}), 0), {});
   }
@@ -52,8 +52,8 @@ Value gather_along(Builder& b, Value x, Value index, int64_t dim) {
   return b.gather(x, b.convert(index, Elem::S64), g, index.dims());
 }
 
-Value scatter_along(Builder& b, const Value& x, Value index, Value updates, int64_t dim, std::string_view combiner,
-                    bool unique) {
+Value scatter_along(Builder& b, const Value& x, const Value& index, const Value& updates, int64_t dim,
+                    std::string_view combiner, bool unique) {
   if (x.rank() == 0 || index.rank() == 0) {
     const Dims full = x.rank() == 0 ? Dims{1} : x.dims();
     const Value flat = b.reshape(index, {index.type.numel()}), values = b.reshape(updates, flat.dims());

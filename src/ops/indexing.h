@@ -15,12 +15,12 @@ constexpr std::string_view kOutOfRange =
 hlo::Value wrapped_index(hlo::Builder& b, const hlo::Value& index, int64_t size);
 
 // torch.gather: x at index along dim. Both of one rank; index may be shorter than x in the other dims.
-hlo::Value gather_along(hlo::Builder& b, hlo::Value x, hlo::Value index, int64_t dim);
+hlo::Value gather_along(hlo::Builder& b, hlo::Value x, const hlo::Value& index, int64_t dim);
 
 // torch.scatter: x with `updates` written at index along dim; updates has index's shape. `combiner` is how an update
 // meets the old element ("stablehlo.add"); empty replaces it. Narrow floats are combined in f32.
-hlo::Value scatter_along(hlo::Builder& b, const hlo::Value& x, hlo::Value index, hlo::Value updates, int64_t dim,
-                         std::string_view combiner = {}, bool unique = false);
+hlo::Value scatter_along(hlo::Builder& b, const hlo::Value& x, const hlo::Value& index, const hlo::Value& updates,
+                         int64_t dim, std::string_view combiner = {}, bool unique = false);
 
 // Slices of x along dim at the places of a vector: index_select. Its inverse writes the slices `updates` there.
 hlo::Value take_slices(hlo::Builder& b, const hlo::Value& x, const hlo::Value& index, int64_t dim);

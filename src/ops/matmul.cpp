@@ -21,7 +21,7 @@ Value dot(Context& c, const Value& x, const Value& y, const Pairing& p, std::opt
   return c.b.dot_general(x, y, p.lhs_batch, p.rhs_batch, p.lhs_contract, p.rhs_contract, result);
 }
 
-Row product(std::vector<std::string_view> overloads, std::string_view second, Pairing pairing) {
+Row product(std::vector<std::string_view> overloads, std::string_view second, const Pairing& pairing) {
   return {.overloads = std::move(overloads), .emit = [second, pairing](Context& c) {
             return Values{dot(c, c.tensor("self"), c.tensor(second), pairing)};
           }};
@@ -40,7 +40,7 @@ Value added(Context& c, std::string_view first, std::string_view second, const P
 }
 
 Row sum_of_product(std::vector<std::string_view> overloads, std::string_view first, std::string_view second,
-                   Pairing pairing) {
+                   const Pairing& pairing) {
   return {.overloads = std::move(overloads),
           .emit = [=](Context& c) { return Values{added(c, first, second, pairing)}; },
           .identities = {{"alpha", 1}, {"beta", 1}}};

@@ -185,7 +185,8 @@ struct Groups {
 };
 Groups groups_of(const Context& c) {
   const int64_t n = c.integer("N"), channels = c.integer("C"), area = c.integer("HxW"), group = c.integer("group");
-  return {{n, channels, area}, group, static_cast<double>(channels / group * area)};
+  const int64_t count = channels / group * area;
+  return {{n, channels, area}, group, static_cast<double>(count)};
 }
 
 // [N group] -> [N, C, area]

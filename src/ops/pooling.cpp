@@ -115,7 +115,7 @@ Values adaptive_max_pool_backward(Context& c) {
 
 // x over the number of elements of its window along each spatial dim; `length` are the sizes of the pooled tensor's
 // input.
-Expr divided(Context& c, const Pool& p, Expr x, const Dims& lengths) {
+Expr divided(Context& c, const Pool& p, const Expr& x, const Dims& lengths) {
   if (c.given("divisor_override")) {
     const int64_t divisor = c.integer("divisor_override");
     if (divisor == 0) throw hlo::Error("[" + std::string(c.overload()) + "] divisor must be not zero");
@@ -170,6 +170,7 @@ struct Bin {
 };
 std::vector<Bin> bins(int64_t n, int64_t count) {
   std::vector<Bin> all;
+  all.reserve(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) all.push_back({i * n / count, ((i + 1) * n + count - 1) / count});
   return all;
 }

@@ -115,6 +115,7 @@ std::vector<StepPair> paired_steps(const Context& context, const std::string& re
                          "/" + task + " " + std::to_string(candidate.size()));
   }
   std::vector<StepPair> pairs;
+  pairs.reserve(reference.size());
   for (size_t i = 0; i < reference.size(); ++i) pairs.push_back({reference[i], candidate[i]});
   return pairs;
 }

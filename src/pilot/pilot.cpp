@@ -259,7 +259,7 @@ class Run {
     json comparable = state.manifest().at("comparable");
     for (const std::string side : {"reference", "candidate"}) {
       const json environment = context.need(side, "environment", "environment");
-      const json lock = environment.at("packages");
+      const json& lock = environment.at("packages");
       state.write(side + "/lock.json", lock.dump(1) + "\n");
       state.add_file(side + "/lock.json");
     }

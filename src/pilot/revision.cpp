@@ -15,7 +15,7 @@ std::optional<std::string> git(const std::filesystem::path& folder, const std::s
   std::string quoted = "'";
   for (char c : folder.string()) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
   const std::string command = "git -C " + quoted + "' " + arguments + " 2>/dev/null";
-  FILE* pipe = popen(command.c_str(), "r");
+  FILE* pipe = popen(command.c_str(), "r");  // NOLINT(bugprone-command-processor): the folder is quoted
   if (!pipe) return std::nullopt;
   std::string text;
   std::array<char, 4096> buffer;

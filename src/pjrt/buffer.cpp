@@ -49,6 +49,15 @@ bool Buffer::is_ready() const {
   return ready_event(core_->api, handle_, "is_ready").is_ready();
 }
 
+bool Buffer::has_values() const {
+  if (ready_.load(std::memory_order_acquire)) return true;
+  core_->check_fork("has_values");
+  const detail::Event event = ready_event(core_->api, handle_, "has_values");
+  if (!event.is_ready() || !event.await().ok()) return false;
+  ready_.store(true, std::memory_order_release);
+  return true;
+}
+
 bool Buffer::is_deleted() const {
   core_->check_fork("is_deleted");
   TPUPILOT_PJRT_ARGS(Buffer_IsDeleted, args);

@@ -38,6 +38,7 @@ class Buffer {
   // Until the values are there. Throws the error of the program that should have made them.
   void wait() const;
   bool is_ready() const;    // true also if wait() would throw
+  bool has_values() const;  // ready, and wait() would not throw
   bool is_deleted() const;  // donated to a program
 
   // Waits, then copies the values, dense and row-major. `bytes` must be byte_size().

@@ -12,9 +12,11 @@
 #include "pjrt/plugin.h"
 
 // A zeroed argument structure: an older plugin leaves the tail that it does not know untouched.
+// NOLINTBEGIN(bugprone-macro-parentheses): `variable` is declared
 #define TPUPILOT_PJRT_ARGS(Call, variable) \
   PJRT_##Call##_Args variable{};           \
   variable.struct_size = PJRT_##Call##_Args_STRUCT_SIZE
+// NOLINTEND(bugprone-macro-parentheses)
 
 namespace tpupilot::pjrt::detail {
 

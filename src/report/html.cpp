@@ -100,7 +100,9 @@ std::string errors(const json& tensors) {
                                       : 0,
                       {label, reference, candidate, t.value("verdict", "") == "stop"}});
   }
-  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first > b.first : a.second.label < b.second.label;
+  });
   std::vector<Pair> rows;
   for (const auto& [ratio, pair] : ranked) {
     if (rows.size() < 30) rows.push_back(pair);

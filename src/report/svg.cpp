@@ -48,8 +48,8 @@ double tick_step(const Range& r, int count) {
 std::vector<double> ticks(const Range& r, int count) {
   const double step = tick_step(r, count);
   std::vector<double> values;
-  for (double v = std::ceil(r.low / step) * step; v <= r.high + step * 1e-9; v += step)
-    values.push_back(std::abs(v) < step * 1e-9 ? 0 : v);
+  const double first = std::ceil(r.low / step);
+  for (int i = 0; (first + i) * step <= r.high + step * 1e-9; ++i) values.push_back((first + i) * step);
   return values;
 }
 

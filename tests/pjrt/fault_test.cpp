@@ -53,6 +53,7 @@ TEST_F(Fault, NoFaultNoLeak) {
   out_[1]->copy_to_host(values, sizeof(values));
   EXPECT_EQ(values[5], 0);
   EXPECT_TRUE(out_[0]->is_ready());
+  EXPECT_TRUE(out_[0]->has_values());
   EXPECT_EQ(test::fake_live("buffers"), 3);
   EXPECT_EQ(test::fake_live("events"), 0);
   drop_outputs();
@@ -110,6 +111,7 @@ TEST_F(Fault, AsynchronousErrorShowsWhereTheValuesAreAskedFor) {
   const ScopedVariable fail("FAKE_PJRT_ASYNC_ERROR", "1");
   run(*x);
   EXPECT_TRUE(out_[0]->is_ready());
+  EXPECT_FALSE(out_[0]->has_values());
   float values[4];
   for (int i = 0; i < 2; ++i) {  // again, each time
     EXPECT_EQ(error_of([&] { out_[0]->wait(); }).code(), Error::Code::Internal);

@@ -241,6 +241,19 @@ def test_zero_copy_upload_is_never_seen_by_later_writes(tpu):
     assert torch.equal(w.cpu(), expected)
 
 
+@pytest.mark.parametrize("bounds", [(0.0, 1.0, 0.1), (0.5, 7.2, 1.7), (5, 0, -2), (0, 3, 2.5), (3, 0, 1), (0, 1, 0)])
+@pytest.mark.parametrize("dtype", [None, torch.int64, torch.int32, torch.uint8, torch.float32, torch.bfloat16])
+def test_arange_with_fractional_steps(bounds, dtype, tpu):
+    def outcome(device):
+        try:
+            x = torch.arange(*bounds, dtype=dtype, device=device).cpu()
+            return x.dtype, x.tolist()
+        except (RuntimeError, ValueError) as error:
+            return type(error), str(error)
+
+    assert outcome(tpu) == outcome("cpu")
+
+
 def test_boolean_index_nonzero_and_masked_select(tpu):
     x = torch.arange(12.0).reshape(3, 4)
     d = x.to(tpu)
