@@ -2,8 +2,8 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
-#include <atomic>
 #include <bit>
 #include <mutex>
 #include <vector>
@@ -16,12 +16,52 @@ namespace tpupilot::aten {
 namespace {
 
 // Addresses name storages (aliasing tests compare them); they are never dereferenced. Freed ranges return to a list by
-// power-of-two size class, so the reservation lasts for ever.
+// power-of-two size class, so the reservation lasts for ever. The same lock guards what each device holds.
+struct Usage {
+  int64_t current = 0, peak = 0, allocated = 0, freed = 0, count = 0;  // bytes; count: live storages
+};
+
 class AddressSpace {
  public:
-  void* take(size_t nbytes) {
+  void* take(size_t nbytes, c10::DeviceIndex device) {
     const size_t size_class = class_of(nbytes);
     const std::lock_guard lock(mutex_);
+    void* address = unused(size_class);
+    Usage& u = usage_[device];
+    u.current += static_cast<int64_t>(nbytes);
+    u.allocated += static_cast<int64_t>(nbytes);
+    u.peak = std::max(u.peak, u.current);
+    ++u.count;
+    return address;
+  }
+
+  void give_back(void* address, size_t nbytes, c10::DeviceIndex device) {
+    const std::lock_guard lock(mutex_);
+    free_[class_of(nbytes)].push_back(address);
+    Usage& u = usage_[device];
+    u.current -= static_cast<int64_t>(nbytes);
+    u.freed += static_cast<int64_t>(nbytes);
+    --u.count;
+  }
+
+  Usage usage(c10::DeviceIndex device) {
+    const std::lock_guard lock(mutex_);
+    return usage_.at(device);
+  }
+  void reset_peak(c10::DeviceIndex device) {
+    const std::lock_guard lock(mutex_);
+    usage_.at(device).peak = usage_.at(device).current;
+  }
+  void reset_accumulated(c10::DeviceIndex device) {
+    const std::lock_guard lock(mutex_);
+    usage_.at(device).allocated = usage_.at(device).freed = 0;
+  }
+
+ private:
+  static constexpr size_t kReserved = size_t{1} << 45;  // 32 TiB
+  static size_t class_of(size_t nbytes) { return nbytes <= 64 ? 6 : std::bit_width(nbytes - 1); }
+
+  void* unused(size_t size_class) {
     auto& free = free_[size_class];
     if (!free.empty()) {
       void* address = free.back();
@@ -35,15 +75,6 @@ class AddressSpace {
     return address;
   }
 
-  void give_back(void* address, size_t nbytes) {
-    const std::lock_guard lock(mutex_);
-    free_[class_of(nbytes)].push_back(address);
-  }
-
- private:
-  static constexpr size_t kReserved = size_t{1} << 45;  // 32 TiB
-  static size_t class_of(size_t nbytes) { return nbytes <= 64 ? 6 : std::bit_width(nbytes - 1); }
-
   static std::byte* reserve() {
     void* base = mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     TORCH_CHECK(base != MAP_FAILED, "[tpu] cannot reserve ", kReserved,
@@ -55,33 +86,12 @@ class AddressSpace {
   std::byte* base_ = reserve();
   size_t next_ = 64;
   std::array<std::vector<void*>, 64> free_;
+  std::array<Usage, 64> usage_;
 };
 
 AddressSpace& addresses() {
   static auto* space = new AddressSpace;  // outlives every storage, static destruction included
   return *space;
-}
-
-struct Usage {
-  std::atomic<int64_t> current{0}, peak{0}, allocated{0}, freed{0}, count{0};
-
-  void add(int64_t n) {
-    allocated += n;
-    ++count;
-    const int64_t now = current += n;
-    int64_t seen = peak.load();
-    while (now > seen && !peak.compare_exchange_weak(seen, now)) {
-    }
-  }
-  void remove(int64_t n) {
-    freed += n;
-    --count;
-    current -= n;
-  }
-};
-std::array<Usage, 64>& usage() {
-  static auto* table = new std::array<Usage, 64>;
-  return *table;
 }
 
 struct AddressedCell : Cell {
@@ -90,8 +100,7 @@ struct AddressedCell : Cell {
 
 void free_cell(void* context) {
   std::unique_ptr<AddressedCell> cell(static_cast<AddressedCell*>(static_cast<Cell*>(context)));
-  usage()[cell->device].remove(static_cast<int64_t>(cell->nbytes));
-  addresses().give_back(cell->address, cell->nbytes);
+  addresses().give_back(cell->address, cell->nbytes, cell->device);
 }
 
 class TpuAllocator final : public c10::DeviceAllocator {
@@ -101,8 +110,7 @@ class TpuAllocator final : public c10::DeviceAllocator {
     cell->nbytes = nbytes;
     cell->device = current_device();
     if (const Recorder* recorder = Recorder::current()) cell->recording = recorder->id();  // an intermediate
-    cell->address = addresses().take(nbytes);
-    usage()[cell->device].add(static_cast<int64_t>(nbytes));
+    cell->address = addresses().take(nbytes, cell->device);
     const c10::Device device(c10::kPrivateUse1, cell->device);
     void* address = cell->address;
     return {address, static_cast<Cell*>(cell.release()), &free_cell, device};
@@ -117,7 +125,7 @@ class TpuAllocator final : public c10::DeviceAllocator {
   void recordStream(const c10::DataPtr&, c10::Stream) override {}
 
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override {
-    const Usage& u = usage().at(device);
+    const Usage u = addresses().usage(device);
     c10::CachingDeviceAllocator::DeviceStats stats;
     for (auto* bytes : {&stats.allocated_bytes[0], &stats.reserved_bytes[0], &stats.active_bytes[0]}) {
       bytes->current = u.current;
@@ -128,10 +136,7 @@ class TpuAllocator final : public c10::DeviceAllocator {
     stats.allocation[0].current = u.count;
     return stats;
   }
-  void resetAccumulatedStats(c10::DeviceIndex device) override {
-    usage().at(device).allocated = 0;
-    usage().at(device).freed = 0;
-  }
+  void resetAccumulatedStats(c10::DeviceIndex device) override { addresses().reset_accumulated(device); }
   void resetPeakStats(c10::DeviceIndex device) override { reset_peak_bytes(device); }
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override { return memory_info(device); }
 };
@@ -145,10 +150,10 @@ TpuAllocator& the_allocator() {
 
 c10::Allocator* allocator() { return &the_allocator(); }
 
-size_t bytes_allocated(c10::DeviceIndex device) { return static_cast<size_t>(usage().at(device).current.load()); }
+size_t bytes_allocated(c10::DeviceIndex device) { return static_cast<size_t>(addresses().usage(device).current); }
 
-size_t peak_bytes_allocated(c10::DeviceIndex device) { return static_cast<size_t>(usage().at(device).peak.load()); }
-void reset_peak_bytes(c10::DeviceIndex device) { usage().at(device).peak = usage().at(device).current.load(); }
+size_t peak_bytes_allocated(c10::DeviceIndex device) { return static_cast<size_t>(addresses().usage(device).peak); }
+void reset_peak_bytes(c10::DeviceIndex device) { addresses().reset_peak(device); }
 
 static const bool registered = [] {
   c10::SetAllocator(c10::kPrivateUse1, &the_allocator());

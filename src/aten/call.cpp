@@ -1,5 +1,7 @@
 #include "aten/call.h"
 
+#include <c10/core/DefaultDtype.h>
+
 #include "aten/cell.h"
 #include "aten/element.h"
 #include "layout/layout.h"
@@ -107,6 +109,8 @@ bool CallContext::is_wrapped_number(std::string_view name) const {
   const at::Tensor* tensor = tensors_[first_ordinal_[index(name)]];
   return tensor != nullptr && tensor->unsafeGetTensorImpl()->is_wrapped_number();
 }
+
+Elem CallContext::default_elem() const { return elem_of(c10::get_default_dtype_as_scalartype()); }
 
 Value CallContext::scalar(std::string_view name, Elem elem) {
   const int i = index(name);

@@ -34,15 +34,17 @@ struct Operand {
   int rank_class;
 };
 
+Elem default_complex(const Context& c) { return hlo::complex_of(hlo::compute_elem(c.default_elem())); }
+
 Operand operand_type(Context& c, std::string_view name) {
   if (c.is_scalar(name)) {
-    static constexpr Elem kElems[] = {Elem::Pred, Elem::S64, Elem::F32, Elem::C64};
-    return {kElems[static_cast<int>(c.scalar_kind(name))], 2};
+    const Elem elems[] = {Elem::Pred, Elem::S64, c.default_elem(), default_complex(c)};
+    return {elems[static_cast<int>(c.scalar_kind(name))], 2};
   }
   const Value v = c.tensor(name);
   if (!c.is_wrapped_number(name)) return {v.elem(), v.rank() > 0 ? 0 : 1};
   // A Python float or complex takes the default dtype when it decides alone.
-  return {v.elem() == Elem::F64 ? Elem::F32 : v.elem() == Elem::C128 ? Elem::C64 : v.elem(), 2};
+  return {v.elem() == Elem::F64 ? c.default_elem() : v.elem() == Elem::C128 ? default_complex(c) : v.elem(), 2};
 }
 
 }  // namespace

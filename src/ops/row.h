@@ -40,6 +40,8 @@ class Context {
   virtual std::vector<std::optional<Value>> tensors(std::string_view name) = 0;  // Tensor[] and Tensor?[]
   virtual bool is_wrapped_number(std::string_view name) const = 0;               // a Python scalar that became a tensor
 
+  virtual Elem default_elem() const = 0;  // torch.get_default_dtype(): what a Python float is when it decides alone
+
   // ---- scalars that are program inputs: schema types Scalar and float ----
   virtual bool is_scalar(std::string_view name) const = 0;
   virtual Value scalar(std::string_view name, Elem elem) = 0;  // 0-d, converted

@@ -30,6 +30,7 @@ class LayerContext final : public ops::Context {
     return values;
   }
   bool is_wrapped_number(std::string_view) const override { return false; }
+  Elem default_elem() const override { return Elem::F32; }
   bool is_scalar(std::string_view name) const override {
     return has_argument(name) && std::holds_alternative<LayerCall::Scalar>(argument(name));
   }

@@ -42,12 +42,14 @@ class Operands final : public ops::Context {
     std::optional<Value> tensor;
     std::optional<ScalarKind> kind;  // of a Scalar argument, or of a number wrapped as a tensor
   };
-  Operands(hlo::Builder& b, Operand x, Operand y) : Context(b, "test"), operands_{{"a", x}, {"b", y}} {}
+  Operands(hlo::Builder& b, Operand x, Operand y, Elem by_default = Elem::F32)
+      : Context(b, "test"), operands_{{"a", x}, {"b", y}}, by_default_(by_default) {}
 
   bool has_argument(std::string_view name) const override { return operands_.contains(name); }
   bool given(std::string_view name) const override { return has_argument(name); }
   Value tensor(std::string_view name) override { return at(name).tensor.value(); }
   bool is_wrapped_number(std::string_view name) const override { return at(name).tensor && at(name).kind; }
+  Elem default_elem() const override { return by_default_; }
   bool is_scalar(std::string_view name) const override { return !at(name).tensor; }
   ScalarKind scalar_kind(std::string_view name) const override { return at(name).kind.value(); }
 
@@ -69,6 +71,7 @@ class Operands final : public ops::Context {
   static std::logic_error unasked() { return std::logic_error("[Operands] result_type asked for more than operands"); }
   const Operand& at(std::string_view name) const { return operands_.find(name)->second; }
   std::map<std::string, Operand, std::less<>> operands_;
+  Elem by_default_;
 };
 
 char code(Elem e) { return kCodes[std::find(kElems.begin(), kElems.end(), e) - kElems.begin()]; }
@@ -126,6 +129,17 @@ TEST(ResultType, WrappedNumbersAreNumbersWhateverTheirTensor) {
   };
   expect_table(results({2}, 4, wrapped), kDimsAndNumber);
   expect_table(results({}, 4, wrapped), kZeroDimsAndNumber);
+}
+
+TEST(ResultType, TheDefaultDtypeDecidesForIntegersWithNumbers) {
+  for (const Elem by_default : {Elem::F32, Elem::F64, Elem::BF16}) {
+    hlo::Builder b;
+    const Operands::Operand integers{b.parameter({Elem::S64, {2}}), {}};
+    Operands real(b, integers, {{}, ScalarKind::Float}, by_default);
+    EXPECT_EQ(ops::result_type(real, "a", "b"), by_default);
+    Operands complex(b, integers, {b.parameter({Elem::C128, {}}), ScalarKind::Complex}, by_default);
+    EXPECT_EQ(ops::result_type(complex, "a", "b"), by_default == Elem::F64 ? Elem::C128 : Elem::C64);
+  }
 }
 
 TEST(ConvertLikeAten, FloatsToIntegersAndBool) {

@@ -241,6 +241,20 @@ def test_zero_copy_upload_is_never_seen_by_later_writes(tpu):
     assert torch.equal(w.cpu(), expected)
 
 
+@pytest.mark.parametrize("default", [torch.float32, torch.float64])
+def test_the_default_dtype_decides_for_python_numbers(default, tpu):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(default)
+    try:
+        x = torch.tensor([16777217, 3])  # the first is no f32
+        for function in (lambda t: t == 16777216.0, lambda t: t * 0.1, lambda t: torch.maximum(t, t) / 3, torch.sqrt):
+            ours, theirs = function(x.to(tpu)).cpu(), function(x)
+            assert ours.dtype == theirs.dtype
+            torch.testing.assert_close(ours, theirs)
+    finally:
+        torch.set_default_dtype(before)
+
+
 @pytest.mark.parametrize("bounds", [(0.0, 1.0, 0.1), (0.5, 7.2, 1.7), (5, 0, -2), (0, 3, 2.5), (3, 0, 1), (0, 1, 0)])
 @pytest.mark.parametrize("dtype", [None, torch.int64, torch.int32, torch.uint8, torch.float32, torch.bfloat16])
 def test_arange_with_fractional_steps(bounds, dtype, tpu):
