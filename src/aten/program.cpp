@@ -3,6 +3,9 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <algorithm>
+#include <unordered_map>
+
 #include "aten/cell.h"
 #include "aten/closed_ops.h"
 #include "aten/element.h"
@@ -21,7 +24,25 @@ using hlo::Value;
 
 // The argument a result goes to, or null for a new tensor.
 const at::Tensor* destination(const ResultFacts& result, Arguments arguments) {
-  return result.slot.argument < 0 ? nullptr : &arguments[result.slot.argument].toTensor();
+  if (result.slot.argument < 0) return nullptr;
+  const c10::IValue& value = arguments[result.slot.argument];
+  return &(result.slot.element < 0 ? value : value.toListRef()[result.slot.element]).toTensor();
+}
+
+// The results of one call: lists element by element, without what was not given.
+std::vector<ResultSlot> slots_of(const SchemaFacts& facts, Arguments arguments, const CallContext& call) {
+  std::vector<ResultSlot> slots;
+  for (const ResultSlot& slot : facts.results) {
+    if (slot.argument < 0) {
+      slots.push_back(slot);
+    } else if (facts.arguments[slot.argument].kind == ArgumentKind::TensorList) {
+      const int count = static_cast<int>(arguments[slot.argument].toListRef().size());
+      for (int i = 0; i < count; ++i) slots.push_back({slot.argument, i, slot.returned});
+    } else if (call.given(facts.arguments[slot.argument].name)) {  // running statistics may be missing
+      slots.push_back(slot);
+    }
+  }
+  return slots;
 }
 
 std::vector<ResultFacts> result_facts(const Overload& overload, Arguments arguments, CallContext& call,
@@ -31,24 +52,23 @@ std::vector<ResultFacts> result_facts(const Overload& overload, Arguments argume
     for (hlo::Type& type : overload.row->shape(call)) {
       returned.push_back({type.dims, hlo::contiguous_strides(type.dims), dtype_of(type.elem)});
     }
-  } else {
+  } else if (overload.facts.returns > 0) {
     returned = run_meta(*overload.handle, arguments, key);
   }
   std::vector<ResultFacts> results;
-  for (size_t i = 0; i < overload.facts.results.size(); ++i) {
-    const ResultSlot slot = overload.facts.results[i];
-    if (slot.argument >= 0 && !call.given(overload.facts.arguments[slot.argument].name))
-      continue;  // no running statistics
+  size_t next = 0;
+  for (const ResultSlot& slot : slots_of(overload.facts, arguments, call)) {
     ResultFacts r;
     r.slot = slot;
     if (slot.returned) {
-      TORCH_CHECK(i < returned.size(), "[", overload.facts.overload, "] the shape function gave ", returned.size(),
+      TORCH_CHECK(next < returned.size(), "[", overload.facts.overload, "] the shape function gave ", returned.size(),
                   " results");
-      r.strides = returned[i].strides;
-      r.dtype = returned[i].dtype;
-      r.type = {elem_of(r.dtype), returned[i].sizes};
+      const TensorFacts& facts = returned[next++];
+      r.strides = facts.strides;
+      r.dtype = facts.dtype;
+      r.type = {elem_of(r.dtype), facts.sizes};
     } else {
-      const at::Tensor& t = arguments[slot.argument].toTensor();
+      const at::Tensor& t = *destination(r, arguments);
       r.dtype = t.scalar_type();
       r.type = type_of(t);
     }
@@ -97,15 +117,24 @@ hlo::Values emit(const Overload& overload, CallContext& call, Arguments argument
   TORCH_CHECK(values.size() == results.size(), "[", overload.facts.overload, "] the emitter gave ", values.size(),
               " results, the schema has ", results.size());
   hlo::Values flats;
+  std::unordered_map<const c10::StorageImpl*, Value>
+      written;  // views of one storage in a list: one write after the other
   for (size_t i = 0; i < results.size(); ++i) {
     ResultFacts& r = results[i];
     r.defined = static_cast<bool>(values[i]);
     if (!r.defined) continue;
     Value v = ops::convert_like_aten(call.b, values[i], r.type.elem);
     v = v.type.numel() == r.type.numel() ? call.b.reshape(v, r.type.dims) : call.b.broadcast(v, r.type.dims);
-    const int argument = r.slot.argument;
-    flats.push_back(
-        store(call.b, v, r, destination(r, arguments), [&] { return call.flat(call.ordinal_of(argument)); }));
+    const at::Tensor* to = destination(r, arguments);
+    const c10::StorageImpl* storage = to != nullptr ? to->storage().unsafeGetStorageImpl() : nullptr;
+    const auto old = [&] {
+      if (const auto before = written.find(storage); before != written.end()) {
+        return layout::reinterpret(call.b, before->second, r.type.elem);
+      }
+      return call.flat(call.ordinal_of(r.slot.argument) + std::max(r.slot.element, 0));
+    };
+    flats.push_back(store(call.b, v, r, to, old));
+    if (storage != nullptr) written.insert_or_assign(storage, flats.back());
   }
   return flats;
 }

@@ -1,6 +1,7 @@
 #include "aten/signature.h"
 
 #include <c10/core/DefaultDtype.h>
+#include <c10/util/flat_hash_map.h>
 
 #include <bit>
 #include <cstring>
@@ -61,6 +62,7 @@ enum Tag : uint64_t {
   kDevice,
   kScalar,
   kIdentity,
+  kShared,
   kOther
 };
 
@@ -84,6 +86,19 @@ void add_tensor(Key& key, const at::Tensor* tensor) {
   for (const int64_t stride : impl->strides()) key.push_back(static_cast<uint64_t>(stride));
   key.push_back(static_cast<uint64_t>(impl->storage_offset()));
   key.push_back(impl->storage().nbytes());
+}
+
+// Which of the written tensors share a storage: their writes are chained in the program.
+void add_sharing(Key& key, const at::Tensor* const* begin, const at::Tensor* const* end) {
+  ska::flat_hash_map<const void*, uint64_t> seen;
+  for (const at::Tensor* const* t = begin; t != end; ++t) {
+    if (*t == nullptr) continue;
+    const auto [first, is_new] = seen.emplace((*t)->storage().unsafeGetStorageImpl(), seen.size());
+    if (!is_new) {
+      key.push_back(kShared | static_cast<uint64_t>(t - begin) << 8);
+      key.push_back(first->second);
+    }
+  }
 }
 
 const at::Tensor* reference(const c10::IValue& value) {
@@ -166,17 +181,17 @@ SchemaFacts facts_of(const c10::FunctionSchema& schema, const ops::Row& row) {
     facts.arguments.push_back(std::move(f));
   }
   for (const c10::Argument& r : schema.returns())
-    facts.results.push_back({aliased_argument(r, schema.arguments()), true});
+    facts.results.push_back({aliased_argument(r, schema.arguments()), -1, true});
   facts.returns = facts.results.size();
   if (facts.returns == 0) {  // in-place overloads that return nothing
     for (size_t i = 0; i < facts.arguments.size(); ++i) {
-      if (facts.arguments[i].written) facts.results.push_back({static_cast<int>(i), false});
+      if (facts.arguments[i].written) facts.results.push_back({static_cast<int>(i), -1, false});
     }
   }
   for (const std::string_view name : row.mutates) {
     const int index = facts.index_of(name);
     TORCH_INTERNAL_ASSERT(index >= 0, facts.overload, " has no argument ", std::string(name));
-    facts.results.push_back({index, false});
+    facts.results.push_back({index, -1, false});
   }
   return facts;
 }
@@ -203,6 +218,7 @@ void make_key(const SchemaFacts& facts, Arguments arguments, Key& key, TensorRef
           tensors.push_back(reference(element));
           add_tensor(key, tensors.back());
         }
+        if (f.written) add_sharing(key, tensors.end() - list.size(), tensors.end());
         break;
       }
       case ArgumentKind::Scalar:

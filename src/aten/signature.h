@@ -42,6 +42,7 @@ struct ArgumentFacts {
 // Where a result goes: a new tensor, or one of the arguments (in-place and out= overloads, mutated statistics).
 struct ResultSlot {
   int argument = -1;     // -1 = a new tensor
+  int element = -1;      // of a Tensor[] argument
   bool returned = true;  // false: a mutated argument that the schema does not return
 };
 
@@ -51,7 +52,9 @@ enum class Preparation { None, Masks, Range };
 struct SchemaFacts {
   std::string overload;  // "add.out"
   std::vector<ArgumentFacts> arguments;
-  std::vector<ResultSlot> results;  // the schema's returns, then the row's mutated arguments
+  // The schema's returns, then the row's mutated arguments. A Tensor[] stands here once; a call has a result for each
+  // of its elements.
+  std::vector<ResultSlot> results;
   size_t returns = 0;
   Preparation preparation = Preparation::None;
 

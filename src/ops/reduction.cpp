@@ -11,7 +11,6 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Of overloads that only write into their arguments.
-std::vector<Type> nothing_returned(Context&) { return {}; }
 
 struct Reduced {
   Expr x;
@@ -287,8 +286,8 @@ std::vector<Row> reduction_rows() {
       {.overloads = {"norm.out", "norm.dtype_out"}, .emit = norm("p"), .constants = {"p"}},
       {.overloads = {"cumsum.out"}, .emit = running("stablehlo.add", 0)},
       {.overloads = {"cumprod.out"}, .emit = running("stablehlo.multiply", 1)},
-      {.overloads = {"_cummax_helper"}, .emit = running_extremum(Extremum::Max), .shape = nothing_returned},
-      {.overloads = {"_cummin_helper"}, .emit = running_extremum(Extremum::Min), .shape = nothing_returned},
+      {.overloads = {"_cummax_helper"}, .emit = running_extremum(Extremum::Max)},
+      {.overloads = {"_cummin_helper"}, .emit = running_extremum(Extremum::Min)},
       {.overloads = {"_logcumsumexp"},
        .emit = logcumsumexp,
        .shape = [](Context& c) { return std::vector{c.tensor("self").type}; }},

@@ -135,6 +135,7 @@ std::vector<Row> softmax_rows();
 std::vector<Row> loss_rows();
 std::vector<Row> random_rows();
 std::vector<Row> optimizer_rows();
+std::vector<Row> recurrent_rows();
 std::vector<Row> sort_rows();
 
 }  // namespace tpupilot::ops

@@ -1,0 +1,130 @@
+"""Parts of training loops that choose kernels of their own on this device: recurrent cells, fused optimizers, gradient scalers."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+
+# ---- recurrent modules ----
+@pytest.mark.parametrize("module", [nn.LSTM, nn.GRU])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_recurrent_modules(module, bias, bidirectional, tpu):
+    torch.manual_seed(0)
+    original = module(5, 7, 2, bias=bias, bidirectional=bidirectional)
+    x = torch.randn(4, 3, 5)
+
+    def outcome(device):
+        net, inputs = copy.deepcopy(original).to(device), x.to(device).requires_grad_()
+        y, state = net(inputs)
+        state = state if isinstance(state, tuple) else (state,)
+        (y.sin().sum() + sum((s * s).sum() for s in state)).backward()
+        return [t.detach().cpu() for t in (y, *state, inputs.grad, *(p.grad for p in net.parameters()))]
+
+    for ours, theirs in zip(outcome(tpu), outcome("cpu"), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+# ---- fused optimizers ----
+OPTIMIZERS = {
+    "adam": (torch.optim.Adam, {"weight_decay": 0.1}),
+    "adam-amsgrad": (torch.optim.Adam, {"amsgrad": True, "maximize": True}),
+    "adamw": (torch.optim.AdamW, {"weight_decay": 0.1, "betas": (0.8, 0.99)}),
+    "adamw-tensor-lr": (torch.optim.AdamW, {"lr": torch.tensor(0.01)}),
+    "sgd": (torch.optim.SGD, {"lr": 0.1}),
+    "sgd-nesterov": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.01}),
+    "sgd-dampening": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "dampening": 0.5, "maximize": True}),
+    "adagrad": (torch.optim.Adagrad, {"lr": 0.1, "lr_decay": 0.01, "weight_decay": 0.01}),
+}
+
+REFUSED = {
+    ("adagrad", "fused"): "torch.optim.Adagrad offers its fused form on the CPU only",
+    ("adamw-tensor-lr", "foreach"): "torch.optim refuses a tensor lr with foreach unless capturable",
+}
+
+
+def trained(make, options, device, form, steps=4):
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(3, 4), (5,), (), (2, 3, 2)]
+    parameters = [torch.randn(s, generator=generator).to(device).requires_grad_() for s in shapes]
+    options = {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in options.items()}
+    optimizer = make(parameters, **options, **form)
+    for _ in range(steps):
+        for p in parameters:
+            p.grad = torch.randn(p.shape, generator=generator).to(device)
+        optimizer.step()
+    return [p.detach().cpu() for p in parameters]
+
+
+@pytest.mark.parametrize("form", ["fused", "foreach"])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizers_in_every_form(name, form, tpu):
+    make, options = OPTIMIZERS[name]
+    if (name, form) in REFUSED:
+        pytest.skip(REFUSED[name, form])
+    for ours, theirs in zip(
+        trained(make, options, tpu, {form: True}), trained(make, options, "cpu", {"foreach": False}), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_a_fused_step_is_one_program(tpu):
+    trained(*OPTIMIZERS["adamw"], tpu, {"fused": True})
+    p = [torch.ones(8, device=tpu, requires_grad=True) for _ in range(6)]
+    optimizer = torch.optim.AdamW(p, fused=True)
+    for q in p:
+        q.grad = torch.ones_like(q)
+    optimizer.step()
+    before = torch.tpu.counters()["executions"]
+    optimizer.step()
+    assert torch.tpu.counters()["executions"] - before <= 1 + len(p)  # the step counters are a foreach of their own
+
+
+def test_parameters_that_share_a_storage_are_all_updated(tpu):
+    def outcome(device):
+        flat = torch.arange(6.0, device=device)
+        parts = [flat[:2], flat[2:5]]
+        gradients = [torch.ones_like(p) for p in parts]
+        torch._fused_sgd_(
+            parts, gradients, [], weight_decay=0.0, momentum=0.0, lr=1.0, dampening=0.0, nesterov=False, maximize=False,
+            is_first_step=False,
+        )  # fmt: skip
+        return flat.tolist()
+
+    assert outcome(tpu) == outcome("cpu") == [-1.0, 0.0, 1.0, 2.0, 3.0, 5.0]
+
+
+# ---- gradient scaler ----
+def test_gradient_scaler_skips_a_step_with_infinities(tpu):
+    def outcome(device):
+        p = torch.ones(3, device=device, requires_grad=True)
+        optimizer = torch.optim.SGD([p], lr=0.1)
+        scaler = torch.amp.GradScaler(device, init_scale=4.0, growth_interval=2)
+        history = []
+        for factor in (1.0, float("inf"), 1.0, 1.0, float("nan")):
+            optimizer.zero_grad()
+            scaler.scale((p * factor).sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            history.append((p.detach().cpu().tolist(), scaler.get_scale()))
+        return history
+
+    assert outcome(tpu) == outcome("cpu")
+
+
+@pytest.mark.parametrize("make", [torch.optim.AdamW, torch.optim.SGD])
+def test_gradient_scaler_with_a_fused_optimizer(make, tpu):
+    def outcome(device, fused):
+        p = torch.ones(3, device=device, requires_grad=True)
+        optimizer = make([p], lr=0.1, fused=fused)
+        scaler = torch.amp.GradScaler(device, init_scale=4.0)
+        for factor in (1.0, float("inf"), 2.0):
+            optimizer.zero_grad()
+            scaler.scale((p * factor).sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        return p.detach().cpu()
+
+    torch.testing.assert_close(outcome(tpu, True), outcome("cpu", False))
