@@ -55,7 +55,9 @@ std::string describe(const std::string& name, const json& row) {
   return text.str();
 }
 
+// The dtype whose rule judges the job: autocast's, else that of its gradients.
 std::string working_dtype(const Context& context) {
+  if (const std::string autocast = context.settings().text("reference", "autocast"); !autocast.empty()) return autocast;
   const Tensors gradients =
       numerics::read_tensors(context.verified(context.tensors("reference", "base", "gradients", 0)));
   return gradients.empty() ? "float32" : gradients.begin()->second.dtype;

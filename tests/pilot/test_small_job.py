@@ -90,6 +90,14 @@ def test_a_divergence_is_named_and_can_be_run_again(pilot):
     assert "recorded by the candidate: 0\n" not in done.stdout
 
 
+def test_autocast_is_judged_by_its_own_rule(pilot):
+    code, sheet, errors = pilot.run(SMALL, "--set", "reference.autocast=bfloat16")
+    assert (code, sheet["verdict"]) == (0, "pass"), errors
+    measured = check(sheet, "par.self-test")["measured"]
+    assert all(fault["caught"] for fault in measured["faults"])
+    assert measured["smallest_seen"]["factor"] > 1.01  # what bf16 cannot see is not seen, and said
+
+
 def test_gate_zero_only(pilot):
     code, sheet, _ = pilot.run(SMALL, "--gate", "0")
     assert code == 0 and sheet["asked_gates"] == [0]

@@ -128,3 +128,23 @@ def test_gradient_scaler_with_a_fused_optimizer(make, tpu):
         return p.detach().cpu()
 
     torch.testing.assert_close(outcome(tpu, True), outcome("cpu", False))
+
+
+# ---- autocast ----
+def test_autocast_lists(tpu):
+    x, linear = torch.randn(4, 8, device=tpu), nn.Linear(8, 3).to(tpu)
+    target = torch.zeros(4, dtype=torch.int64, device=tpu)
+    with torch.autocast("tpu", dtype=torch.bfloat16):
+        y = linear(x)
+        assert y.dtype == (x @ x.t()).dtype == torch.bfloat16
+        loss = nn.functional.cross_entropy(y, target)
+        assert loss.dtype == y.softmax(-1).dtype == y.sum().dtype == nn.functional.layer_norm(y, (3,)).dtype == torch.float32
+        assert (y + x[:, :3]).dtype == torch.cat([y, x[:, :3]]).dtype == torch.float32  # promoted
+        assert (y + y).dtype == y.relu().dtype == torch.bfloat16  # not listed
+        with torch.autocast("tpu", enabled=False):
+            assert linear(x).dtype == torch.float32
+        with pytest.raises(RuntimeError, match="binary_cross_entropy_with_logits"):
+            nn.functional.binary_cross_entropy(y.sigmoid(), torch.ones_like(y))
+    loss.backward()
+    assert linear.weight.grad.dtype == torch.float32
+    assert linear(x).dtype == torch.float32
