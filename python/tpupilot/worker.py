@@ -9,6 +9,7 @@ no pickle for evidence, no tpupilot). What it is asked and what it writes: docs/
 from __future__ import annotations
 
 import argparse
+import collections
 import contextlib
 import ctypes
 import dataclasses
@@ -28,6 +29,7 @@ import time
 import traceback
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -46,7 +48,10 @@ TORCH_DTYPES = {name: dtype for dtype, name in SAFE_DTYPES.items()}
 
 def on_host(tensor):
     """A dense CPU copy (or the tensor itself, if it is one)."""
-    return tensor.detach().to("cpu").resolve_conj().resolve_neg().contiguous()
+    tensor = tensor.detach()
+    if tensor.layout != torch.strided:
+        tensor = tensor.to_dense()
+    return tensor.to("cpu").resolve_conj().resolve_neg().contiguous()
 
 
 def tensor_bytes(tensor):
@@ -297,9 +302,8 @@ class Device:
 def seed_everything(seed):
     random.seed(seed)
     torch.manual_seed(seed)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed(seed % 2**32)
+    with contextlib.suppress(ImportError):  # now, or a job that imports it later finds its generator unseeded
+        importlib.import_module("numpy").random.seed(seed % 2**32)
 
 
 def python_rng():
@@ -370,11 +374,12 @@ class Draws(TorchFunctionMode):
         self.entries, self.kinds = entries or {}, kinds or []
         self.index = 0
         self.replayed = 0
+        self.paused = False  # while the worker itself computes
         self.unmatched, self.untracked = [], []
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if self.mode != "native":
+        if self.mode != "native" and not self.paused:
             if func in DROPOUTS:
                 return self._dropout(func, *args, **kwargs)
             if func is FUNCTIONAL.scaled_dot_product_attention:
@@ -479,12 +484,15 @@ class OpTrace(TorchDispatchMode):
     def __init__(self, device_type):
         super().__init__()
         self.device_type = device_type
+        self.paused = False  # while the worker itself computes
         self.ops, self.cpu_on_device_data, self.host_counters = {}, {}, {}
         self.from_device = set()
         self.alive = []  # so that no id is used twice
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
+        if self.paused:
+            return result
         inputs = tensors_in([args, kwargs or {}]).values()
         outputs = list(tensors_in([result]).values())
         name = str(func)
@@ -521,7 +529,8 @@ class OpTrace(TorchDispatchMode):
 
 
 class Job:
-    """The user's file of plain functions."""
+    """The user's file of functions, in one of two forms: the plain one (model, batch, loss, optimizer), whose step is the
+    worker's own, and the whole step (state, batch, step)."""
 
     def __init__(self, path):
         self.path = os.path.abspath(path)
@@ -533,12 +542,18 @@ class Job:
         sys.modules["job"] = module
         spec.loader.exec_module(module)
         self.module = module
-        for name in ("model", "batch", "loss", "optimizer"):
-            if not callable(getattr(module, name, None)):
-                raise JobError(
-                    "import",
-                    f"{os.path.basename(path)} has no function {name}(); a job needs model, batch, loss and optimizer",
-                )
+        self.whole_step = self.has("state") or self.has("step")
+        needed = ("state", "step") if self.whole_step else ("model", "loss", "optimizer")
+        form = "a job that gives its whole step" if self.whole_step else "a job"
+        missing = [name for name in needed if not self.has(name)]
+        if not self.has("batch") and not self.has("data"):
+            missing.insert(min(1, len(missing)), "batch")
+        if missing:
+            wanted = ", ".join(needed[:-1] + ("batch",)) + f" and {needed[-1]}"
+            raise JobError("import", f"{os.path.basename(path)} has no function {missing[0]}(); {form} needs {wanted}")
+
+    def has(self, name):
+        return callable(getattr(self.module, name, None))
 
     def get(self, name, default=None):
         return getattr(self.module, name, default)
@@ -594,68 +609,347 @@ def stage(where):
         raise
 
 
-class Objects:
-    """The live objects of one run: model, optimizer, scheduler, on their device."""
+class Batches:
+    """The job's data: a pure batch(step), or data(), an iterator whose position is part of the state."""
 
-    def __init__(self, job, device, seed, double=False, fault=None):
-        self.job, self.device, self.double = job, device, double
-        seed_everything(seed)
-        with stage("model"):
-            self.model = job.module.model()
-            if not isinstance(self.model, torch.nn.Module):
-                raise JobError("model", f"model() returned a {type(self.model).__name__}, not a torch.nn.Module")
-        self.weights = {name: tensor_sha256(t) for name, t in self.model_entries().items()}
-        if fault and fault["kind"] == "scale-weight":
-            with torch.no_grad():
-                dict(self.model.named_parameters())[self.fault_parameter(fault)].mul_(fault.get("factor", 1.01))
+    def __init__(self, job):
+        self.job = job
+        self.iterator = self._open() if job.has("data") else None
+
+    def _open(self):
+        with stage("data"):
+            iterator = self.job.module.data()
+            for name in ("__next__", "state_dict", "load_state_dict"):
+                if not hasattr(iterator, name):
+                    raise JobError(
+                        "data",
+                        f"data() returned a {type(iterator).__name__} without {name}; it must return an iterator with "
+                        "state_dict and load_state_dict, so that its position can be saved",
+                    )
+            return iterator
+
+    def take(self, step):
+        """The batch of this step; from an iterator, the next one."""
+        with stage("batch" if self.iterator is None else "data"):
+            batch = self.job.module.batch(step) if self.iterator is None else next(self.iterator)
+            if not tensors_in(batch):
+                source = f"batch({step})" if self.iterator is None else "the iterator of data()"
+                raise JobError("batch", f"{source} returned no tensor")
+            return batch
+
+    def first(self, count):
+        """The batches of the first steps, without moving this object's position."""
+        source = self if self.iterator is None else Batches(self.job)
+        for step in range(count):
+            yield source.take(step)
+
+    def state(self):
+        return {} if self.iterator is None else {"iterator": encoded(self.iterator.state_dict())}
+
+    def load(self, state):
+        if self.iterator is not None:
+            self.iterator.load_state_dict(decoded(state["iterator"]))
+
+
+# ---- the parts of its state -----------------------------------------------------------------------------------------------
+
+
+def encoded(value):
+    """Any nest of plain values as JSON that `decoded` turns back into equal ones, of equal types."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, torch.Tensor):
+        return {"#tensor": [dtype_name(value.dtype), encoded(on_host(value).tolist())]}
+    if isinstance(value, collections.Counter):
+        return {"#counter": [[encoded(k), v] for k, v in value.items()]}
+    if isinstance(value, dict):
+        if all(isinstance(k, str) and not k.startswith("#") for k in value):
+            return {k: encoded(v) for k, v in value.items()}
+        return {"#dict": [[encoded(k), encoded(v)] for k, v in value.items()]}
+    if isinstance(value, tuple):
+        return {"#tuple": [encoded(v) for v in value]}
+    if isinstance(value, (set, frozenset)):
+        return {"#set": sorted((encoded(v) for v in value), key=repr)}
+    if isinstance(value, list):
+        return [encoded(v) for v in value]
+    raise JobError(
+        "save", f"a {type(value).__module__}.{type(value).__qualname__} in the state cannot be written as JSON", 1
+    )
+
+
+def decoded(value):
+    if isinstance(value, list):
+        return [decoded(v) for v in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        ((tag, items),) = value.items()
+        if tag == "#tensor":
+            return torch.tensor(decoded(items[1]), dtype=getattr(torch, items[0]))
+        if tag == "#tuple":
+            return tuple(decoded(v) for v in items)
+        if tag == "#set":
+            return {decoded(v) for v in items}
+        if tag == "#counter":
+            return collections.Counter({decoded(k): v for k, v in items})
+        if tag == "#dict":
+            return {decoded(k): decoded(v) for k, v in items}
+    return {k: decoded(v) for k, v in value.items()}
+
+
+class ModulePart:
+    def __init__(self, module):
+        self.module = module
+
+    def tensors(self):
+        return {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
+
+    def values(self):
+        return {}
+
+    def load(self, tensors, values):
+        for name, target in self.tensors().items():
+            target.copy_(tensors[name])
+
+    def move(self, device, double):
         if double:
-            self.model.double()
-        self.model.to(device.torch)
-        with stage("optimizer"):
-            self.optimizer = job.module.optimizer(self.model)
-            if not isinstance(self.optimizer, torch.optim.Optimizer):
-                raise JobError(
-                    "optimizer",
-                    f"optimizer(model) returned a {type(self.optimizer).__name__}, not a torch.optim.Optimizer",
-                )
-        with stage("scheduler"):
-            make = job.get("scheduler")
-            self.scheduler = make(self.optimizer) if callable(make) else None
-        self.next_step = 0
-        self.names = {id(p): name for name, p in self.model.named_parameters()}
-        for group in self.optimizer.param_groups:
+            self.module.double()
+        self.module.to(device)
+
+
+class OptimizerPart:
+    """Its state by the names of its parameters."""
+
+    def __init__(self, optimizer, names):
+        self.optimizer, self.names = optimizer, names
+        for group in optimizer.param_groups:
             for p in group["params"]:
-                self.names.setdefault(id(p), f"unnamed.{len(self.names)}")
+                names.setdefault(id(p), f"unnamed.{len(names)}")
 
-    def fault_parameter(self, fault):
-        if fault.get("parameter", "auto") != "auto":
-            return fault["parameter"]
-        return next(name for name, p in self.model.named_parameters() if p.dim() > 1)
+    def parameters(self):
+        """(name, parameter) in the optimizer's order."""
+        return [(self.names[id(p)], p) for group in self.optimizer.param_groups for p in group["params"]]
 
-    def model_entries(self):
-        return {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
-
-    def optimizer_entries(self):
+    def _entries(self):
         """(tensors by "<parameter>/<key>", other values alike)."""
         tensors, others = {}, {}
-        for group in self.optimizer.param_groups:
-            for p in group["params"]:
-                for key, value in self.optimizer.state.get(p, {}).items():
-                    target = tensors if isinstance(value, torch.Tensor) else others
-                    target[f"{self.names[id(p)]}/{key}"] = value
+        for name, p in self.parameters():
+            for key, value in self.optimizer.state.get(p, {}).items():
+                target = tensors if isinstance(value, torch.Tensor) else others
+                target[f"{name}/{key}"] = value
         return tensors, others
 
     def groups(self):
-        """The optimizer's param groups without their parameters; tensors in them (a capturable lr) as numbers."""
+        """The param groups without their parameters; tensors in them (a capturable lr) as numbers."""
         plain = []
         for group in self.optimizer.param_groups:
             plain.append({k: v.item() if isinstance(v, torch.Tensor) else v for k, v in group.items() if k != "params"})
         return plain
 
-    def state_tensors(self):
-        tensors = {f"model/{name}": t for name, t in self.model_entries().items()}
-        tensors.update({f"optimizer/{name}": t for name, t in self.optimizer_entries()[0].items()})
+    def tensors(self):
+        return self._entries()[0]
+
+    def values(self):
+        return {"groups": self.groups(), "values": self._entries()[1]}
+
+    def load(self, tensors, values):
+        current = self.optimizer.state_dict()
+        index = {}
+        for group, live in zip(current["param_groups"], self.optimizer.param_groups):
+            index.update({self.names[id(p)]: i for i, p in zip(group["params"], live["params"])})
+        state = {}
+        for path, value in [*tensors.items(), *values["values"].items()]:
+            name, key = path.rsplit("/", 1)
+            state.setdefault(index[name], {})[key] = value
+        groups = [{**new, "params": old["params"]} for new, old in zip(values["groups"], current["param_groups"])]
+        self.optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+    def move(self, device, double):
+        """State that was made with the optimizer (Adagrad's sums) goes where the parameters are."""
+        if self.optimizer.state:
+            self.optimizer.load_state_dict(self.optimizer.state_dict())
+
+    def hyper(self):
+        return {
+            "optimizer": type(self.optimizer).__qualname__,
+            "defaults": dict(self.optimizer.defaults),
+            "groups": self.groups(),
+        }
+
+
+class TensorPart:
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    def tensors(self):
+        return {"tensor": self.tensor}
+
+    def values(self):
+        return {}
+
+    def load(self, tensors, values):
+        self.tensor.copy_(tensors["tensor"])
+
+    def move(self, device, double):
+        data = self.tensor.data.to(device)
+        self.tensor.data = (
+            data.double() if double and data.is_floating_point() else data
+        )  # the same object: others hold it
+
+
+class GeneratorPart:
+    """A generator stays on its device: its draws are the same wherever the job runs."""
+
+    def __init__(self, generator):
+        self.generator = generator
+
+    def tensors(self):
+        return {"state": self.generator.get_state()}
+
+    def values(self):
+        return {}
+
+    def load(self, tensors, values):
+        self.generator.set_state(tensors["state"])
+
+    def move(self, device, double):
+        pass
+
+
+class StatefulPart:
+    """Anything else with state_dict and load_state_dict: schedulers, scalers, samplers."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def tensors(self):
+        return {}
+
+    def values(self):
+        return {"state_dict": self.value.state_dict()}
+
+    def load(self, tensors, values):
+        self.value.load_state_dict(values["state_dict"])
+
+    def move(self, device, double):
+        pass
+
+
+def part_of(name, value, names):
+    if isinstance(value, torch.nn.Module):
+        return ModulePart(value)
+    if isinstance(value, torch.optim.Optimizer):
+        return OptimizerPart(value, names)
+    if isinstance(value, torch.Tensor):
+        return TensorPart(value)
+    if isinstance(value, torch.Generator):
+        return GeneratorPart(value)
+    if hasattr(value, "state_dict") and hasattr(value, "load_state_dict"):
+        return StatefulPart(value)
+    raise JobError(
+        "state",
+        f"state()['{name}'] is a {type(value).__name__}; a part is a module, an optimizer, a tensor, a generator, or "
+        "anything with state_dict and load_state_dict",
+    )
+
+
+class Objects:
+    """The live objects of one run, on their device: named parts. Those of the plain form are "model", "optimizer" and, if
+    there is one, "scheduler"; a whole-step job names its own."""
+
+    def __init__(self, job, device, seed, double=False, fault=None):
+        self.job, self.device, self.double = job, device, double
+        self.parts, self.names = {}, {}  # names: id of a parameter -> its name
+        seed_everything(seed)
+        self.state = self._build_state() if job.whole_step else {"model": self._build_model()}
+        for name, value in self.state.items():
+            self._name_parameters(name, value)
+        for name, value in self.state.items():
+            self.parts[name] = part_of(name, value, self.names)
+        self.weights = {n: tensor_sha256(t) for n, t in self.state_tensors().items()}
+        if fault and fault["kind"] == "scale-weight":
+            with torch.no_grad():
+                self.fault_parameter(fault).mul_(fault.get("factor", 1.01))
+        for kind in (ModulePart, TensorPart, OptimizerPart):  # the state of an optimizer follows its parameters
+            for part in self.parts.values():
+                if isinstance(part, kind):
+                    part.move(device.torch, double)
+        if not job.whole_step:
+            self._build_optimizer()
+        self.batches = Batches(job)
+        self.next_step = 0
+
+    def _build_model(self):
+        with stage("model"):
+            model = self.job.module.model()
+            if not isinstance(model, torch.nn.Module):
+                raise JobError("model", f"model() returned a {type(model).__name__}, not a torch.nn.Module")
+            return model
+
+    def _build_state(self):
+        with stage("state"):
+            state = self.job.module.state()
+            if not isinstance(state, dict) or not state or not all(isinstance(k, str) and "/" not in k for k in state):
+                raise JobError("state", "state() must return a dict of named parts; a name is text without '/'")
+            for name in ("rng", "data"):
+                if name in state:
+                    raise JobError("state", f"state() names a part '{name}', which the pilot keeps itself")
+            return state
+
+    def _build_optimizer(self):
+        with stage("optimizer"):
+            optimizer = self.job.module.optimizer(self.state["model"])
+            if not isinstance(optimizer, torch.optim.Optimizer):
+                raise JobError(
+                    "optimizer",
+                    f"optimizer(model) returned a {type(optimizer).__name__}, not a torch.optim.Optimizer",
+                )
+        self.state["optimizer"] = optimizer
+        if self.job.has("scheduler"):
+            with stage("scheduler"):
+                self.state["scheduler"] = self.job.module.scheduler(optimizer)
+        for name in ("optimizer", "scheduler"):
+            if name in self.state:
+                self.parts[name] = part_of(name, self.state[name], self.names)
+
+    def _name_parameters(self, name, value):
+        prefix = f"{name}/" if self.job.whole_step else ""
+        if isinstance(value, torch.nn.Module):
+            for path, p in value.named_parameters():
+                self.names.setdefault(id(p), prefix + path)
+        elif isinstance(value, torch.Tensor):
+            self.names.setdefault(id(value), name)
+
+    def modules(self):
+        """(prefix of its outputs' names, prefix of its modules' names, module)."""
+        for name, part in self.parts.items():
+            if isinstance(part, ModulePart):
+                yield ("output", "", part.module) if not self.job.whole_step else (f"output/{name}", name, part.module)
+
+    def optimizers(self):
+        return {name: part for name, part in self.parts.items() if isinstance(part, OptimizerPart)}
+
+    def trainable(self):
+        """{name: parameter or bare tensor} that training may change."""
+        tensors = {}
+        for name, part in self.parts.items():
+            if isinstance(part, ModulePart):
+                tensors.update({self.names[id(p)]: p for p in part.module.parameters()})
+            elif isinstance(part, TensorPart):
+                tensors[name] = part.tensor
         return tensors
+
+    def fault_parameter(self, fault):
+        parameters = self.trainable()
+        if fault.get("parameter", "auto") != "auto":
+            return parameters[fault["parameter"]]
+        return next(p for p in parameters.values() if p.dim() > 1)
+
+    def state_tensors(self):
+        return {f"{name}/{key}": t for name, part in self.parts.items() for key, t in part.tensors().items()}
+
+    def values(self):
+        return {name: encoded(part.values()) for name, part in self.parts.items()}
 
     def rng_tensors(self):
         tensors = {"rng/torch": torch.get_rng_state()}
@@ -665,31 +959,24 @@ class Objects:
         return tensors
 
     def data_position(self, steps_per_epoch):
-        return {"step": self.next_step, "epoch": self.next_step // steps_per_epoch}
-
-    def scheduler_state(self):
-        return self.scheduler.state_dict() if self.scheduler is not None else {}
+        return {"step": self.next_step, "epoch": self.next_step // steps_per_epoch, **self.batches.state()}
 
     def state_sha256(self, steps_per_epoch):
         """One hash for each part of all live state."""
-        optimizer_tensors, optimizer_others = self.optimizer_entries()
         rng = {name: tensor_sha256(t) for name, t in self.rng_tensors().items()}
-        return {
-            "model": json_sha256({n: tensor_sha256(t) for n, t in self.model_entries().items()}),
-            "optimizer": json_sha256(
-                [{n: tensor_sha256(t) for n, t in optimizer_tensors.items()}, optimizer_others, self.groups()]
-            ),
-            "scheduler": json_sha256(self.scheduler_state()),
-            "rng": json_sha256([rng, python_rng(), numpy_rng()]),
-            "data": json_sha256(self.data_position(steps_per_epoch)),
+        hashes = {
+            name: json_sha256([{n: tensor_sha256(t) for n, t in part.tensors().items()}, encoded(part.values())])
+            for name, part in self.parts.items()
         }
+        hashes["rng"] = json_sha256([rng, python_rng(), numpy_rng()])
+        hashes["data"] = json_sha256(self.data_position(steps_per_epoch))
+        return hashes
 
     def hyper(self):
+        others = {n: type(p.value).__qualname__ for n, p in self.parts.items() if isinstance(p, StatefulPart)}
         return {
-            "optimizer": type(self.optimizer).__qualname__,
-            "defaults": {k: v for k, v in self.optimizer.defaults.items()},
-            "groups": self.groups(),
-            "scheduler": type(self.scheduler).__qualname__ if self.scheduler is not None else None,
+            "optimizers": {name: part.hyper() for name, part in self.optimizers().items()},
+            "others": others,
             "accumulate": self.job.get("accumulate", 1),
             "clip": self.job.get("clip"),
         }
@@ -710,23 +997,15 @@ def save_checkpoint(objects, path, steps_per_epoch, pause=0.0):
     write_safetensors(tensors_file, {**objects.state_tensors(), **objects.rng_tensors()})
     time.sleep(pause)
     state = {
-        "format": 1,
+        "format": 2,
         "step": objects.next_step,
-        "scheduler": objects.scheduler_state(),
-        "optimizer": {"groups": objects.groups(), "values": objects.optimizer_entries()[1]},
+        "parts": objects.values(),
         "rng": {"python": python_rng(), "numpy": numpy_rng()},
         "data": objects.data_position(steps_per_epoch),
-        "other": {},
         "tensors_sha256": file_sha256(tensors_file),
     }
-    try:
-        text = json.dumps(state, sort_keys=True, indent=1)
-    except TypeError as error:
-        raise JobError(
-            "save", f"the state of the optimizer or scheduler cannot be written as JSON: {error}", 1
-        ) from error
     with open(json_file, "x", encoding="utf-8") as f:
-        f.write(text)
+        f.write(json.dumps(state, sort_keys=True, indent=1))
         f.flush()
         os.fsync(f.fileno())
     hashes = {name: file_sha256(os.path.join(fresh, name)) for name in ("state.safetensors", "state.json")}
@@ -742,25 +1021,27 @@ def save_checkpoint(objects, path, steps_per_epoch, pause=0.0):
 
 
 def load_checkpoint(objects, path, lose=()):
-    """Puts everything back. `lose` leaves parts out on purpose: "optimizer", "rng"."""
+    """Puts everything back. `lose` leaves kinds of state out on purpose: "optimizer", "rng"."""
     if not os.path.exists(path) and os.path.exists(path + ".old"):
         path = path + ".old"
     tensors_file = os.path.join(path, "state.safetensors")
     with open(os.path.join(path, "state.json"), encoding="utf-8") as f:
         state = json.load(f)
+    if state.get("format") != 2:
+        raise JobError("load", f"{path} has format {state.get('format')}; this worker reads format 2", 1)
     if file_sha256(tensors_file) != state["tensors_sha256"]:
         raise JobError(
             "load", f"{tensors_file} does not have the hash that state.json recorded: the checkpoint is damaged", 1
         )
     tensors, _ = read_safetensors(tensors_file)
     with torch.no_grad():
-        for name, target in objects.model_entries().items():
-            target.copy_(tensors[f"model/{name}"])
-    if "optimizer" not in lose:
-        load_optimizer(objects, tensors, state["optimizer"])
-    if objects.scheduler is not None:
-        objects.scheduler.load_state_dict(state["scheduler"])
+        for name, part in objects.parts.items():
+            if "optimizer" in lose and isinstance(part, OptimizerPart):
+                continue
+            own = {k[len(name) + 1 :]: t for k, t in tensors.items() if k.startswith(name + "/")}
+            part.load(own, decoded(state["parts"][name]))
     objects.next_step = state["step"]
+    objects.batches.load(state["data"])
     if "rng" not in lose:
         set_host_rng(state["rng"])
         torch.set_rng_state(tensors["rng/torch"])
@@ -768,20 +1049,26 @@ def load_checkpoint(objects, path, lose=()):
             objects.device.call("set_rng_state", tensors["rng/device"])
 
 
-def load_optimizer(objects, tensors, saved):
-    current = objects.optimizer.state_dict()
-    index = {}
-    for group, live in zip(current["param_groups"], objects.optimizer.param_groups):
-        index.update({objects.names[id(p)]: i for i, p in zip(group["params"], live["params"])})
+# The everyday format of jobs: one torch.save of all state dicts.
+
+
+def save_torch_file(objects, path):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
     state = {}
-    entries = {k[len("optimizer/") :]: v for k, v in tensors.items() if k.startswith("optimizer/")}
-    for path, value in [*entries.items(), *saved["values"].items()]:
-        name, key = path.rsplit("/", 1)
-        state.setdefault(index[name], {})[key] = value
-    groups = [{**new, "params": old["params"]} for new, old in zip(saved["groups"], current["param_groups"])]
-    for group in groups:  # JSON has no tuples
-        group.update({k: tuple(v) for k, v in group.items() if isinstance(v, list) and k != "params"})
-    objects.optimizer.load_state_dict({"state": state, "param_groups": groups})
+    for name, value in objects.state.items():
+        state[name] = value.state_dict() if hasattr(value, "state_dict") else objects.parts[name].tensors()
+    with open(path, "xb") as f:
+        torch.save(state, f)
+
+
+def load_torch_file(objects, path):
+    state = torch.load(path, map_location="cpu", weights_only=True)
+    with torch.no_grad():
+        for name, value in objects.state.items():
+            if hasattr(value, "load_state_dict"):
+                value.load_state_dict(state[name])
+            else:
+                objects.parts[name].load(state[name], {})
 
 
 # ---- one run --------------------------------------------------------------------------------------------------------------
@@ -818,20 +1105,23 @@ class Recorder:
 
 
 class ModuleTrace:
-    """Inputs and outputs of every module of one forward pass, in the order in which the modules end."""
+    """Inputs and outputs of every module of one step, in the order in which the modules end."""
 
-    def __init__(self, model):
-        self.tensors, self.handles, self.order = {}, [], 0
-        for name, module in model.named_modules():
-            self.handles.append(module.register_forward_hook(self._hook(name or ROOT_MODULE)))
+    def __init__(self, modules, unobserved):
+        self.tensors, self.handles, self.order, self.unobserved = {}, [], 0, unobserved
+        for _, prefix, root in modules:
+            for name, module in root.named_modules():
+                path = ".".join(part for part in (prefix, name) if part)
+                self.handles.append(module.register_forward_hook(self._hook(path or ROOT_MODULE)))
 
     def _hook(self, name):
         def hook(module, inputs, output):
             prefix = f"{self.order:05d}/{name}"
             self.order += 1
-            for part, value in (("in", inputs), ("out", output)):
-                for path, t in tensors_in(value).items():
-                    self.tensors[f"{prefix}/{part}/{path}"] = on_host(t).clone()
+            with self.unobserved():
+                for part, value in (("in", inputs), ("out", output)):
+                    for path, t in tensors_in(value).items():
+                        self.tensors[f"{prefix}/{part}/{path}"] = on_host(t).clone()
 
         return hook
 
@@ -841,17 +1131,90 @@ class ModuleTrace:
 
 
 class RootOutputs:
-    """What the root module returned, call by call."""
+    """What the root modules returned, call by call."""
 
-    def __init__(self, model):
-        self.tensors, self.calls = {}, 0
-        self.handle = model.register_forward_hook(self._hook)
+    def __init__(self, modules, unobserved):
+        self.tensors, self.calls, self.unobserved = {}, {}, unobserved
+        self.handles = [module.register_forward_hook(self._hook(prefix)) for prefix, _, module in modules]
 
-    def _hook(self, module, inputs, output):
-        self.calls += 1
-        prefix = "output" if self.calls == 1 else f"output#{self.calls}"
-        for path, t in tensors_in(output).items():
-            self.tensors[f"{prefix}/{path}"] = t.detach()
+    def _hook(self, prefix):
+        def hook(module, inputs, output):
+            self.calls[prefix] = self.calls.get(prefix, 0) + 1
+            stem = prefix if self.calls[prefix] == 1 else f"{prefix}#{self.calls[prefix]}"
+            with self.unobserved():
+                for path, t in tensors_in(output).items():
+                    self.tensors[f"{stem}/{path}"] = t.detach().clone()
+
+        return hook
+
+    def remove(self):
+        for handle in self.handles:
+            handle.remove()
+
+
+class Gradients:
+    """What every optimizer is about to use, taken from torch's global hooks around its step."""
+
+    def __init__(self, objects, unobserved, fault):
+        self.objects, self.unobserved, self.fault = objects, unobserved, fault
+        self.by_optimizer = {id(part.optimizer): part for part in objects.optimizers().values()}
+        self.handles = [
+            register_optimizer_step_pre_hook(self._before),
+            register_optimizer_step_post_hook(self._after),
+        ]
+        self.begin(0, False)
+
+    def begin(self, step, keep):
+        """A new step; `keep`: its gradients are wanted whole, not only their figures."""
+        self.step, self.keep = step, keep
+        self.tensors, self.calls, self.updates = {}, {}, 0
+        self.squares, self.nonfinite = 0.0, 0
+
+    def _before(self, optimizer, args, kwargs):
+        part = self.by_optimizer.get(id(optimizer))
+        if part is None:
+            raise JobError(
+                "step",
+                f"a {type(optimizer).__name__} that is not a part of state() made a step; add it, or its state is lost "
+                "on resume",
+                1,
+            )
+        call = self.calls[id(optimizer)] = self.calls.get(id(optimizer), 0) + 1
+        with self.unobserved(), torch.no_grad():
+            if self.fault["kind"] == "drop-gradient":
+                self._drop()
+            for name, p in part.parameters():
+                if p.grad is not None:
+                    self._take(name if call == 1 else f"{name}#{call}", p.grad.detach())
+                if self._is_skipped():
+                    p.grad = None  # every optimizer leaves such a parameter alone
+
+    def _after(self, optimizer, args, kwargs):
+        self.updates += not self._is_skipped()
+
+    def _is_skipped(self):
+        return self.fault["kind"] == "skip-update" and self.step == self.fault.get("step", 0)
+
+    def _drop(self):
+        gradient = self.objects.fault_parameter(self.fault).grad
+        if gradient is not None:
+            gradient.zero_()
+
+    def _take(self, name, gradient):
+        norm = torch.linalg.vector_norm(gradient.to_dense() if gradient.is_sparse else gradient).item()
+        if not math.isfinite(norm):
+            self.nonfinite += int((~torch.isfinite(on_host(gradient))).sum())
+        self.squares += norm**2
+        if self.keep:
+            self.tensors[name] = gradient.clone()
+
+    def norm(self):
+        """Over all gradients of the step."""
+        return math.sqrt(self.squares) if math.isfinite(self.squares) else self.squares
+
+    def remove(self):
+        for handle in self.handles:
+            handle.remove()
 
 
 class Run:
@@ -864,13 +1227,19 @@ class Run:
         self.double = request.get("dtype") == "float64"
         self.fault = request.get("fault") or {"kind": None}
         self.draws = open_draws(request, self.double)
-        self.updates = 0
+        self.ops = None
 
     def __call__(self):
         deterministic = self.request.get("deterministic", False)
         torch.use_deterministic_algorithms(deterministic)
         self.objects = Objects(self.job, self.device, self.worker.seed, self.double, self.fault)
-        self.objects.optimizer.register_step_post_hook(lambda *_: setattr(self, "updates", self.updates + 1))
+        self.gradients = Gradients(self.objects, self._unobserved, self.fault)
+        try:
+            return self._train()
+        finally:
+            self.gradients.remove()
+
+    def _train(self):
         signatures = self._check_batches()
         self._emit_inputs(signatures)
         self.device.call("reset_peak_memory_stats")
@@ -884,43 +1253,59 @@ class Run:
         for step in range(first, self.request["steps"]):
             self._step(step)
         if self.request.get("export_torch"):
-            self._export(self.request["export_torch"])
+            save_torch_file(self.objects, self.request["export_torch"])
         self.recorder.draws(self.draws)
         self._emit_counters()
         return self.request["steps"] - first
 
-    # ---- before the first step ----
-    def _batch(self, step):
-        with stage("batch"):
-            batch = self.job.module.batch(step)
-            if not tensors_in(batch):
-                raise JobError("batch", f"batch({step}) returned no tensor")
-            return batch
+    @contextlib.contextmanager
+    def _default_dtype(self):
+        """In the f64 run, tensors that a step makes for itself (noise, targets) are f64 too."""
+        before = torch.get_default_dtype()
+        if self.double:
+            torch.set_default_dtype(torch.float64)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(before)
 
+    @contextlib.contextmanager
+    def _unobserved(self):
+        """What the worker itself computes inside a step is no op and no draw of the job."""
+        observers = [mode for mode in (self.ops, self.draws) if mode is not None]
+        for mode in observers:
+            mode.paused = True
+        try:
+            yield
+        finally:
+            for mode in observers:
+                mode.paused = False
+
+    # ---- before the first step ----
     def _micro_batches(self, batch):
         return list(batch) if self.job.get("accumulate", 1) > 1 else [batch]
 
     def _check_batches(self):
         """{signature: steps}; raises if one step does not give one batch."""
-        first, again = nest_sha256(self._batch(0)), nest_sha256(self._batch(0))
+        batches = self.objects.batches
+        first, again = (nest_sha256(next(batches.first(1))) for _ in range(2))
         if first != again:
+            source = "batch(0)" if batches.iterator is None else "the first batch of data()"
             raise JobError(
                 "batch",
-                "batch(0) gives another batch when it is called again; batch(step) must depend on step alone (use a torch.Generator seeded with it)",
+                f"{source} is another batch when it is asked for again; batches must depend on the step alone (use a "
+                "torch.Generator seeded with it)",
             )
-        signatures = {}
+        signatures, self.signature_steps = {}, set()
         if self.request.get("record_signatures"):
             sizes = {}
-            for step in range(self.request["steps"]):
-                batch = self._batch(step)
+            for step, batch in enumerate(batches.first(self.request["steps"])):
                 signatures.setdefault(signature_of(batch), []).append(step)
                 sizes[signature_of(batch)] = sum(t.numel() for t in tensors_in(batch).values())
             by_size = sorted(signatures, key=lambda s: (sizes[s], s))
             frequent = max(signatures, key=lambda s: len(signatures[s]))
             chosen = {by_size[0], by_size[len(by_size) // 2], by_size[-1], frequent}
             self.signature_steps = {signatures[s][0] for s in chosen}
-        else:
-            self.signature_steps = set()
         return signatures
 
     def _emit_inputs(self, signatures):
@@ -931,52 +1316,52 @@ class Run:
         }
         self.events.emit(
             "inputs", weights=self.objects.weights, hyper=self.objects.hyper(), rng=rng,
-            parameters=sum(p.numel() for p in self.objects.model.parameters()),
+            parameters=sum(p.numel() for p in self.objects.trainable().values()),
             signatures=[{"signature": s, "steps": steps} for s, steps in signatures.items()],
         )  # fmt: skip
 
     # ---- a step ----
     def _step(self, step):
         begun = time.perf_counter()
-        batch = self._batch(step)
+        objects = self.objects
+        batch = objects.batches.take(step)
         batch_sha256, signature = nest_sha256(batch), signature_of(batch)
         recorded = step in self.request.get("record_steps", ())
         forward = recorded or step in self.signature_steps
         moved = map_tensors(batch, self._to_device)
         if self.fault["kind"] == "swap-labels":
             moved = roll_labels(moved)
-        outputs = RootOutputs(self.objects.model)
-        trace = ModuleTrace(self.objects.model) if recorded and self.request.get("record_modules") else None
-        ops = OpTrace(self.device.type) if step in self.request.get("trace_ops", ()) else contextlib.nullcontext()
-        self.updates = 0
-        learning_rate = self.objects.groups()[0].get("lr")
-        with ops, self.draws:
-            loss, extras = self._forward_backward(step, moved)
-        loss = on_host(loss).double().reshape(())
-        if trace is not None:
-            trace.remove()
-            self.recorder.tensors("modules", step, trace.tensors)
-        outputs.handle.remove()
+        outputs = RootOutputs(objects.modules() if forward else (), self._unobserved)
+        traced = recorded and self.request.get("record_modules")
+        trace = ModuleTrace(objects.modules() if traced else (), self._unobserved)
+        self.ops = OpTrace(self.device.type) if step in self.request.get("trace_ops", ()) else None
+        self.gradients.begin(step, recorded)
+        learning_rate = next((part.groups()[0].get("lr") for part in objects.optimizers().values()), None)
+        before = None if objects.optimizers() else nest_sha256(objects.trainable())
+        with self.ops or contextlib.nullcontext(), self.draws, self._default_dtype():
+            loss, extras = (self._whole_step if self.job.whole_step else self._plain_step)(step, moved)
+        objects.next_step = step + 1
         self.device.synchronize()
+        seconds = time.perf_counter() - begun
+        outputs.remove()
+        trace.remove()
+        loss = on_host(loss).double().reshape(())
+        updated = self.gradients.updates > 0 if before is None else nest_sha256(objects.trainable()) != before
+        if traced:
+            self.recorder.tensors("modules", step, trace.tensors)
         if forward:
             tensors = {"loss": loss, **outputs.tensors, **{f"dict/{k}": v for k, v in tensors_in(extras).items()}}
             self.recorder.tensors("forward", step, tensors, signature_sample=step in self.signature_steps)
-        gradients = {n: p.grad for n, p in self.objects.model.named_parameters() if p.grad is not None}
         if recorded:
-            self.recorder.tensors("gradients", step, gradients)
-        grad_norm, nonfinite = self._gradient_figures(loss, gradients)
-        with ops, self.draws:
-            self._update(step)
-        self.objects.next_step = step + 1
-        self.device.synchronize()
-        seconds = time.perf_counter() - begun
-        if recorded:
-            self.recorder.tensors("state", step, self.objects.state_tensors())
-        if isinstance(ops, OpTrace):
-            self.events.emit("ops", step=step, **ops.report())
+            self.recorder.tensors("gradients", step, self.gradients.tensors)
+            self.recorder.tensors("state", step, objects.state_tensors())
+        if self.ops is not None:
+            self.events.emit("ops", step=step, **self.ops.report())
+        nonfinite = self.gradients.nonfinite + (not math.isfinite(loss.item()))
         self.events.emit(
-            "step", step=step, loss=loss.item(), grad_norm=grad_norm, lr=learning_rate, batch_sha256=batch_sha256, signature=signature,
-            updated=self.updates > 0, seconds=seconds, nonfinite=nonfinite, scalars=scalars_of(extras), state_sha256=self._state(step),
+            "step", step=step, loss=loss.item(), grad_norm=self.gradients.norm(), lr=learning_rate, batch_sha256=batch_sha256,
+            signature=signature, updated=updated, seconds=seconds, nonfinite=nonfinite, scalars=scalars_of(extras),
+            state_sha256=self._state(step),
         )  # fmt: skip
         self._save_if_asked(step)
 
@@ -991,14 +1376,15 @@ class Run:
             return contextlib.nullcontext()
         return torch.autocast(self.device.type, dtype=getattr(torch, dtype))
 
-    def _forward_backward(self, step, batch):
-        objects = self.objects
-        objects.model.train()
-        objects.optimizer.zero_grad()
+    def _plain_step(self, step, batch):
+        """The stock step of the plain form. Returns (the loss, the other values of its dict)."""
+        model, optimizer = self.objects.state["model"], self.objects.state["optimizer"]
+        model.train()
+        optimizer.zero_grad()
         micro, total, extras = self._micro_batches(batch), None, {}
         for part in micro:
             with stage("loss"), self._autocast():
-                result = self.job.module.loss(objects.model, part)
+                result = self.job.module.loss(model, part)
             loss, extras = result if isinstance(result, tuple) else (result, {})
             if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
                 got = (
@@ -1017,34 +1403,33 @@ class Run:
         with stage("before_update"):
             clip = self.job.get("clip")
             if clip:
-                torch.nn.utils.clip_grad_norm_(objects.model.parameters(), clip)
-            hook = self.job.get("before_update")
-            if callable(hook):
-                hook(objects.model, objects.optimizer, step)
-        if self.fault["kind"] == "drop-gradient":
-            dict(objects.model.named_parameters())[objects.fault_parameter(self.fault)].grad.zero_()
+                torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+            if self.job.has("before_update"):
+                self.job.module.before_update(model, optimizer, step)
+        with stage("step"):
+            optimizer.step()
+        if "scheduler" in self.objects.state:
+            with stage("scheduler"):
+                self.objects.state["scheduler"].step()
+        if self.job.has("after_update"):
+            with stage("after_update"):
+                self.job.module.after_update(model, step)
         return total, extras
 
-    def _update(self, step):
-        objects = self.objects
-        if not (self.fault["kind"] == "skip-update" and step == self.fault.get("step", 0)):
-            with stage("step"):
-                objects.optimizer.step()
-        if objects.scheduler is not None:
-            with stage("scheduler"):
-                objects.scheduler.step()
-        hook = self.job.get("after_update")
-        if callable(hook):
-            with stage("after_update"):
-                hook(objects.model, step)
-
-    def _gradient_figures(self, loss, gradients):
-        """(norm over all gradients in f64, number of NaN and Inf in loss and gradients)."""
-        squares = sum(torch.linalg.vector_norm(g.detach()).item() ** 2 for g in gradients.values())
-        norm = math.sqrt(squares) if math.isfinite(squares) else squares
-        if math.isfinite(norm) and math.isfinite(loss.item()):
-            return norm, 0
-        return norm, sum(int((~torch.isfinite(on_host(t))).sum()) for t in [loss, *gradients.values()])
+    def _whole_step(self, step, batch):
+        """The job's own step. Its loss is the value named "loss", else the first one."""
+        with stage("step"), self._autocast():
+            result = self.job.module.step(self.objects.state, batch)
+        values = {}
+        for name, value in result.items() if isinstance(result, dict) else ():
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if is_number or (isinstance(value, torch.Tensor) and value.numel() == 1):
+                values[name] = torch.tensor(float(value)) if is_number else value.detach().reshape(())
+        if not values or len(values) != len(result):
+            raise JobError(
+                "step", "step(state, batch) must return a dict of scalars: numbers or tensors of one element"
+            )
+        return values.get("loss", next(iter(values.values()))), values
 
     def _state(self, step):
         wanted = self.request.get("hash_state", ())
@@ -1062,19 +1447,6 @@ class Run:
             hashes = self.objects.state_sha256(self.worker.steps_per_epoch)
             self.events.emit(
                 "checkpoint", step=self.objects.next_step, path=save["path"], files=files, state_sha256=hashes
-            )
-
-    def _export(self, path):
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        o = self.objects
-        with open(path, "xb") as f:
-            torch.save(
-                {
-                    "model": o.model.state_dict(),
-                    "optimizer": o.optimizer.state_dict(),
-                    "scheduler": o.scheduler_state(),
-                },
-                f,
             )
 
     def _emit_counters(self):
@@ -1227,11 +1599,7 @@ def load_task(worker, request):
     objects = Objects(worker.job, worker.device, worker.seed)
     with stage("load"):
         if request.get("torch_file"):
-            state = torch.load(request["torch_file"], map_location="cpu", weights_only=True)
-            objects.model.load_state_dict(state["model"])
-            objects.optimizer.load_state_dict(state["optimizer"])
-            if objects.scheduler is not None:
-                objects.scheduler.load_state_dict(state["scheduler"])
+            load_torch_file(objects, request["torch_file"])
         else:
             load_checkpoint(objects, request["checkpoint"])
     emit_state(worker, objects)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <sstream>
 
 #include "evidence/digest.h"
@@ -143,12 +144,12 @@ double norm(const Tensor& tensor) {
   return squares;
 }
 
-// The float tensor with the largest norm among names that begin with `prefix`.
-std::string largest(const Tensors& tensors, const std::string& prefix) {
+// The float tensor with the largest norm among the wanted names.
+std::string largest(const Tensors& tensors, const std::function<bool(const std::string&)>& wanted) {
   std::string name;
   double best = 0;
   for (const auto& [key, tensor] : tensors) {
-    if (!key.starts_with(prefix) || !tensor.is_float()) continue;
+    if (!wanted(key) || !tensor.is_float()) continue;
     if (const double size = norm(tensor); std::isfinite(size) && size > best) best = size, name = key;
   }
   return name;
@@ -178,17 +179,20 @@ class JudgeTrial {
                             compare_sets(context_, {"state", 0, "base", "reference", "repeat"}).stopped.empty();
     report_["faults"] = json::array();
     load("gradients");
-    if (const std::string name = largest(reference_, ""); !name.empty()) {
+    if (const std::string name = largest(reference_, [](auto&) { return true; }); !name.empty()) {
       attempt("dropped gradient", name, [](std::vector<double>& v) { std::fill(v.begin(), v.end(), 0.0); });
     }
     load("state");
-    if (const std::string name = largest(reference_, "model/"); !name.empty()) {
+    const json weights = context_.need("reference", "base", "inputs").at("weights");
+    const auto is_weight = [&](const std::string& name) { return weights.contains(name); };
+    if (const std::string name = largest(reference_, is_weight); !name.empty()) {
       const double factor = dtype_ == "bfloat16" || dtype_ == "float16" ? 1.1 : 1.01;
       attempt("weight scaled by " + json(factor).dump(), name, scaled_by(factor - 1));
       smallest(name);
     }
     load("forward");
-    if (const std::string name = largest(reference_, "output"); !name.empty() && reference_[name].count() > 1) {
+    const auto is_output = [](const std::string& name) { return name.starts_with("output"); };
+    if (const std::string name = largest(reference_, is_output); !name.empty() && reference_[name].count() > 1) {
       attempt("outputs in another order", name,
               [](std::vector<double>& v) { std::rotate(v.begin(), v.begin() + 1, v.end()); });
     }

@@ -57,10 +57,11 @@ def load_module():
     sys.path.insert(0, JOB_FOLDER)
     spec.loader.exec_module(job)
     torch.manual_seed(0)
-    model = job.model()
-    weights = read(HERE / "weights.safetensors", "model/")
+    part, path = ("model", MODULE) if hasattr(job, "model") else (MODULE + ".").split(".", 1)
+    model = job.model() if hasattr(job, "model") else job.state()[part]
+    weights = read(HERE / "weights.safetensors", part + "/")
     model.load_state_dict({name: weights[name] for name in model.state_dict() if name in weights}, strict=False)
-    return model.get_submodule(MODULE)
+    return model.get_submodule(path.rstrip("."))
 
 
 def main():

@@ -100,7 +100,7 @@ def test_a_resumed_run_has_the_straight_runs_state(side, tmp_path):
     assert list(resumed) == [6, 7, 8, 9] and all(resumed[s] == straight[s] for s in resumed)
     assert side.events("load", "state")[0]["state_sha256"] == side.events("until", "checkpoint")[0]["state_sha256"]
     state = json.loads((pathlib.Path(saved) / "state.json").read_text())
-    assert state["format"] == 1 and state["step"] == 6 and state["data"] == {"step": 6, "epoch": 1}
+    assert state["format"] == 2 and state["step"] == 6 and state["data"] == {"step": 6, "epoch": 1}
 
 
 @pytest.mark.parametrize("fault, part", [("lose-optimizer-state", "optimizer"), ("lose-rng-state", "rng")])
