@@ -328,6 +328,18 @@ def set_host_rng(state):
         numpy.random.set_state((name, keys, *rest))
 
 
+@contextlib.contextmanager
+def host_rng_kept():
+    """What runs inside leaves the host's generators as they were: importing a library may draw from them."""
+    before = {"python": python_rng(), "numpy": numpy_rng()}
+    torch_state = torch.get_rng_state()
+    try:
+        yield
+    finally:
+        set_host_rng(before)
+        torch.set_rng_state(torch_state)
+
+
 FUNCTIONAL = torch.nn.functional
 DROPOUTS = {  # function -> dims of the mask, by the rank of the input; None = the input's own shape
     FUNCTIONAL.dropout: None,
@@ -1240,7 +1252,8 @@ class Run:
             self.gradients.remove()
 
     def _train(self):
-        signatures = self._check_batches()
+        with host_rng_kept():
+            signatures = self._check_batches()
         self._emit_inputs(signatures)
         self.device.call("reset_peak_memory_stats")
         self.counters_before = self.device.counters()

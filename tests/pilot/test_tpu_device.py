@@ -13,8 +13,20 @@ def autoload(pilot):
     del pilot.environment["TORCH_DEVICE_BACKEND_AUTOLOAD"]
 
 
-def test_digits_passes_as_a_rehearsal(pilot):
-    code, sheet, errors = pilot.run(ROOT / "examples" / "digits", device="tpu")
+@pytest.mark.parametrize(
+    ("example", "settings"),
+    [
+        ("digits", []),
+        ("chargpt", []),
+        ("chargpt", ["--set", "reference.autocast=bfloat16"]),
+        ("qwen3", []),
+        ("gan", []),
+        ("lstm", []),
+    ],
+    ids=["digits", "chargpt", "chargpt-bf16", "qwen3", "gan", "lstm"],
+)
+def test_examples_pass_as_rehearsals(pilot, example, settings):
+    code, sheet, errors = pilot.run(ROOT / "examples" / example, *settings, device="tpu")
     not_good = {c["id"]: c["why"] for c in sheet["checks"] if c["must"] and c["verdict"] in ("stop", "not-judged")}
     assert set(not_good) <= {"dec.targets"}, not_good
     assert code == 0 and sheet["verdict"] == "pass" and sheet["rehearsal"] and not sheet["ready"], errors

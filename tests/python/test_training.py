@@ -138,7 +138,13 @@ def test_autocast_lists(tpu):
         y = linear(x)
         assert y.dtype == (x @ x.t()).dtype == torch.bfloat16
         loss = nn.functional.cross_entropy(y, target)
-        assert loss.dtype == y.softmax(-1).dtype == y.sum().dtype == nn.functional.layer_norm(y, (3,)).dtype == torch.float32
+        assert (
+            loss.dtype
+            == y.softmax(-1).dtype
+            == y.sum().dtype
+            == nn.functional.layer_norm(y, (3,)).dtype
+            == torch.float32
+        )
         assert (y + x[:, :3]).dtype == torch.cat([y, x[:, :3]]).dtype == torch.float32  # promoted
         assert (y + y).dtype == y.relu().dtype == torch.bfloat16  # not listed
         with torch.autocast("tpu", enabled=False):

@@ -193,3 +193,63 @@ def test_placement_on_the_device(tmp_path):
     assert ops["cpu_ops_on_device_data"] == []
     assert sum(o["count"] for o in ops["ops"] if o["device"].startswith("tpu")) > 20
     assert side.events("a", "counters")[0]["counters"]["fallbacks"] == 0
+
+
+# ---- whole-step jobs ----
+WHOLE = ROOT / "tests/jobs/whole/job.py"
+HIDDEN_OPTIMIZER = (
+    "        state[name].step()\n",
+    '        torch.optim.SGD(state["head"].parameters(), lr=0.1).step()\n',
+)
+
+
+@pytest.mark.parametrize("device", ["cpu", "tpu"])
+def test_a_whole_step_job_resumes_with_all_its_parts(device, tmp_path):
+    side = Side(tmp_path / "side", device=device, job=WHOLE)
+    saved = str(tmp_path / "side" / "checkpoints" / "mid")
+    side.run(run("straight", 8, hash_state="all"))
+    side.run(run("until", 4, save=[{"after_step": 3, "path": saved}]))
+    side.run(run("resumed", 8, hash_state="all", resume_from=saved))
+    straight, resumed = side.states("straight"), side.states("resumed")
+    parts = {"encoder", "head", "temperature", "optimizer", "head_optimizer", "schedule", "sampler", "rng", "data"}
+    assert set(straight[7]) == parts
+    assert list(resumed) == [4, 5, 6, 7] and all(resumed[s] == straight[s] for s in resumed)
+    assert side.events("resumed", "step")[-1]["lr"] == 0.1  # of the first optimizer
+    state = json.loads((pathlib.Path(saved) / "state.json").read_text())
+    assert state["data"]["iterator"] == {"given": 4}
+
+
+def test_gradients_of_every_optimizer_are_recorded(tmp_path):
+    side = Side(tmp_path / "side", job=WHOLE)
+    side.run(
+        run("a", 1, record_steps=[0], record_modules=True), run("lost", 1, fault={"kind": "skip-update", "step": 0})
+    )
+    gradients = side.tensors("a", "gradients", 0)
+    assert set(gradients) == {"encoder/0.weight", "encoder/0.bias", "temperature", "head/weight", "head/bias"}
+    assert {"loss", "dict/loss", "dict/scale", "output/encoder/0", "output/head/0"} == set(
+        side.tensors("a", "forward", 0)
+    )
+    assert "optimizer/temperature/sum" in side.tensors("a", "state", 0)
+    assert any("/encoder.1/out/" in name for name in side.tensors("a", "modules", 0))
+    assert side.events("a", "step")[0]["updated"] and not side.events("lost", "step")[0]["updated"]
+    assert side.events("a", "inputs")[0]["parameters"] == 6 * 8 + 8 + 8 * 3 + 3 + 1
+
+
+@pytest.mark.parametrize(
+    ("change", "where", "text"),
+    [
+        (("def step(", "def another("), "import", "has no function step()"),
+        (("return Stream()", "return iter([])"), "data", "without state_dict"),
+        (('return {"loss": loss, "scale": scale}', "return loss"), "step", "must return a dict of scalars"),
+        (('"encoder": encoder,', '"encoder": encoder, "rng": encoder,'), "state", "keeps itself"),
+        (('"encoder": encoder,', '"encoder": encoder, "other": 3,'), "state", "is a int"),
+        (HIDDEN_OPTIMIZER, "step", "is not a part of state()"),
+    ],
+)
+def test_whole_step_jobs_that_do_not_fit(tmp_path, change, where, text):
+    job = tmp_path / "job.py"
+    job.write_text(WHOLE.read_text().replace(*change))
+    side = Side(tmp_path / "side", job=job)
+    done = side.run(run("a", 1), expect=1 if change is HIDDEN_OPTIMIZER else 2)
+    (error,) = side.events("a", "error")
+    assert error["where"] == where and text in error["message"], done.stderr
