@@ -4,6 +4,10 @@ One file, so that it can be copied to an old machine: Python >= 3.9, torch >= 2.
 no pickle for evidence, no tpupilot). What it is asked and what it writes: docs/worker-protocol.md.
 
     python -u worker.py --request REQUEST.json
+
+On a machine without tpupilot, a copy that was exported for a job records by itself:
+
+    python worker.py --record job.py --out FOLDER
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ import platform
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import time
 import traceback
@@ -34,6 +39,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 PROTOCOL = 1
+RECORDING = None  # `tpupilot worker --export FILE JOB` puts the plan of a recording here
 ROOT_MODULE = "(root)"
 
 
@@ -483,6 +489,8 @@ def open_draws(request, dtype_is_f64):
     draws = request.get("draws") or {"mode": "native"}
     if draws["mode"] != "replay":
         return Draws(draws["mode"])
+    if not draws["file"]:  # nothing was drawn
+        return Draws("replay")
     entries, metadata = read_safetensors(draws["file"])
     return Draws("replay", entries, json.loads(metadata["draws"]))
 
@@ -1695,10 +1703,92 @@ def frames_of_import(error, path):
     return unloaded.frames(error)
 
 
+# ---- a recording without tpupilot -------------------------------------------------------------------------------------------
+
+
+def recorded_draws(side):
+    """The file of draws that the task "base" recorded, or ""."""
+    with open(os.path.join(side, "events.jsonl"), encoding="utf-8") as f:
+        events = [json.loads(line) for line in f]
+    files = [e["file"] for e in events if e["event"] == "draws" and e["task"] == "base" and e["file"]]
+    return os.path.join(side, files[-1]) if files else ""
+
+
+def placed(value, places):
+    """The nest with "@..." names at the beginning of texts replaced."""
+    if isinstance(value, dict):
+        return {k: placed(v, places) for k, v in value.items()}
+    if isinstance(value, list):
+        return [placed(v, places) for v in value]
+    for name, place in places.items():
+        if isinstance(value, str) and (value == name or value.startswith(name + "/")):
+            return place + value[len(name) :]
+    return value
+
+
+def record(job, out, device):
+    """Runs the plan of this copy, process by process, and writes the manifest that makes it evidence. Returns an exit code."""
+    if RECORDING is None:
+        print("worker: this copy holds no plan; make one with: tpupilot worker --export FILE JOB", file=sys.stderr)
+        return 2
+    out, job = os.path.abspath(out), os.path.abspath(job)
+    if os.path.exists(out) and os.listdir(out):
+        print(f"worker: {out} is not empty; nothing is overwritten, name another folder", file=sys.stderr)
+        return 2
+    if not os.path.exists(job) or file_sha256(job) != RECORDING["manifest"]["job"]["sha256"]:
+        print(f"worker: {job} is not the job file that this copy was made for", file=sys.stderr)
+        return 2
+    side = os.path.join(out, "reference")
+    os.makedirs(os.path.join(side, "requests"))
+    tasks = []
+    for request in RECORDING["requests"]:
+        name = request["tasks"][0]["name"]
+        draws = recorded_draws(side) if any(t.startswith("base") for t in tasks) else ""
+        request = placed(request, {"@out": out, "@reference/base": draws})
+        request.update(job=job, device=device or request["device"])
+        path = os.path.join(side, "requests", name + ".json")
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump(request, f, indent=1)
+        print(f"recording {name} ...", file=sys.stderr)
+        environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+        command = [sys.executable, "-u", os.path.abspath(__file__), "--request", path]
+        code = subprocess.call(command, env=environment, cwd=os.path.dirname(job))
+        if code:
+            return code
+        tasks += [task["name"] for task in request["tasks"]]
+    settings = RECORDING["manifest"]["settings"]
+    if device:
+        settings = {**settings, "reference": {**settings["reference"], "device": device}}
+    files = {}
+    for folder, _, names in os.walk(side):
+        for name in names:
+            path = os.path.join(folder, name)
+            files[os.path.relpath(path, out)] = {"sha256": file_sha256(path), "bytes": os.path.getsize(path)}
+    manifest = {
+        **RECORDING["manifest"],
+        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "settings": settings,
+        "finished": True,
+        "tasks": {f"reference/{name}": {"state": "done", "attempt": 1} for name in tasks},
+        "files": files,
+    }
+    with open(os.path.join(out, "manifest.json"), "x", encoding="utf-8") as f:
+        json.dump(manifest, f, indent=1, sort_keys=True)
+    print(f"recorded in {out}", file=sys.stderr)
+    return 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--request", required=True, help="a JSON file, see docs/worker-protocol.md")
+    parser.add_argument("--request", help="a JSON file, see docs/worker-protocol.md")
+    parser.add_argument("--record", metavar="JOB", help="record this job file; for a copy that holds its plan")
+    parser.add_argument("--out", help="with --record: the folder to make")
+    parser.add_argument("--device", default="", help="with --record: another device than the plan's")
     arguments = parser.parse_args()
+    if arguments.record and arguments.out:
+        return record(arguments.record, arguments.out, arguments.device)
+    if not arguments.request:
+        parser.error("give --request, or --record and --out")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with open(arguments.request, encoding="utf-8") as f:
         request = json.load(f)

@@ -8,12 +8,14 @@
 namespace tpupilot::cli {
 
 int run_command(pilot::RunOptions options, bool json);
+int record_command(pilot::RunOptions options, bool json);
 int doctor_command(pilot::RunOptions options, bool json);
 int report_command(const std::string& run_folder);
 int checks_command(bool markdown, bool json);
 int keys_command(bool markdown, bool json);
 int ops_command(const std::string& name, bool markdown, bool json);
-int worker_command(const std::string& export_to);
+// With a job, the file holds the plan of its recording too.
+int worker_command(const std::string& export_to, const pilot::RunOptions& options);
 
 // argv quoted so that a shell reads it back.
 std::string shell_command(int argc, char** argv);

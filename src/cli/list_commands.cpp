@@ -90,12 +90,18 @@ int ops_command(const std::string& name, bool markdown, bool as_json) {
   return 0;
 }
 
-int worker_command(const std::string& export_to) {
+int worker_command(const std::string& export_to, const pilot::RunOptions& options) {
+  const std::string text = options.job.empty() ? std::string(worker_source()) : pilot::standalone_recorder(options);
   std::ofstream out(export_to, std::ios::binary);
-  out << worker_source();
+  out << text;
   out.close();
   if (!out) throw pilot::Error("[worker] cannot write " + export_to + ".");
-  std::cerr << "wrote " << export_to << " (" << worker_source().size() << " bytes)\n";
+  std::cerr << "wrote " << export_to << " (" << text.size() << " bytes)\n";
+  if (!options.job.empty()) {
+    std::cerr << "on the old machine:  python " << std::filesystem::path(export_to).filename().string()
+              << " --record JOB.py --out FOLDER\nthen copy FOLDER here:  tpupilot run " << options.job.string()
+              << " --set reference.evidence=FOLDER\n";
+  }
   return 0;
 }
 

@@ -20,6 +20,7 @@ they did number for number, and writes an acceptance sheet with a verdict. It st
 
   tpupilot run JOB        the main command. JOB is a folder with a job.py (and a pilot.toml, if you want one):
                           plain functions model(), batch(step), loss(model, batch), optimizer(model)
+  tpupilot record JOB     record the old environment alone; `run --set reference.evidence=FOLDER` judges it elsewhere
   tpupilot doctor         do the interpreter, torch and the device work?
 
 Try it:  tpupilot run examples/digits
@@ -63,6 +64,10 @@ int parse_and_run(int argc, char** argv) {
   Arguments arguments;
 
   CLI::App* run = add_run(app, arguments);
+  CLI::App* record = app.add_subcommand("record", "record the reference alone, to be judged later or elsewhere");
+  record->add_option("job", arguments.run.job, "a folder with pilot.toml or job.py, or a job file")->required();
+  record->add_option("--out", arguments.run.out, "the folder (default: runs/<job>/<time>-<hash>)");
+  add_job_options(record, arguments);
   CLI::App* doctor = app.add_subcommand("doctor", "report on both interpreters and the device");
   doctor->add_option("job", arguments.run.job, "take interpreters and device from this job's pilot.toml");
   add_job_options(doctor, arguments);
@@ -77,7 +82,9 @@ int parse_and_run(int argc, char** argv) {
     command->add_flag("--json", arguments.json, "one JSON document on stdout");
   }
   CLI::App* worker = app.add_subcommand("worker", "the one-file recorder for another machine (Python and torch only)");
+  worker->add_option("job", arguments.run.job, "put the plan of this job's recording into it");
   worker->add_option("--export", arguments.export_to, "write it to this file")->required();
+  add_job_options(worker, arguments);
 
   if (argc == 1) {
     std::fputs(kFirstScreen, stdout);
@@ -95,12 +102,13 @@ int parse_and_run(int argc, char** argv) {
   arguments.run.interrupted = &tpupilot::cli::interrupted();
   if (arguments.gate >= 0) arguments.run.gate = arguments.gate;
   if (*run) return tpupilot::cli::run_command(arguments.run, arguments.json);
+  if (*record) return tpupilot::cli::record_command(arguments.run, arguments.json);
   if (*doctor) return tpupilot::cli::doctor_command(arguments.run, arguments.json);
   if (*report) return tpupilot::cli::report_command(arguments.folder);
   if (*checks) return tpupilot::cli::checks_command(arguments.markdown, arguments.json);
   if (*keys) return tpupilot::cli::keys_command(arguments.markdown, arguments.json);
   if (*ops) return tpupilot::cli::ops_command(arguments.name, arguments.markdown, arguments.json);
-  if (*worker) return tpupilot::cli::worker_command(arguments.export_to);
+  if (*worker) return tpupilot::cli::worker_command(arguments.export_to, arguments.run);
   std::fputs(kFirstScreen, stdout);
   return 0;
 }

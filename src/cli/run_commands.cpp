@@ -109,6 +109,21 @@ int run_command(pilot::RunOptions options, bool as_json) {
   });
 }
 
+int record_command(pilot::RunOptions options, bool as_json) {
+  return with_json_errors(as_json, [&] {
+    TerminalProgress progress(as_json);
+    options.record = true;
+    const pilot::RunOutcome outcome = pilot::record(options, progress);
+    if (as_json) {
+      std::cout << json{{"folder", outcome.folder.string()}, {"tasks", outcome.sheet.at("tasks")}}.dump(2) << "\n";
+    } else {
+      std::cout << "recorded in " << outcome.folder.string() << "\njudge it, here or on another machine, with\n  tpupilot run "
+                << options.job.string() << " --set reference.evidence=" << outcome.folder.string() << "\n";
+    }
+    return 0;
+  });
+}
+
 int doctor_command(pilot::RunOptions options, bool as_json) {
   return with_json_errors(as_json, [&] {
     TerminalProgress progress(as_json);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -162,6 +163,32 @@ void RunFolder::add_file(const std::string& relative) {
   if (failed) throw Error("[run folder] " + file.string() + " was just written and is gone.", Exit::Internal);
   manifest_["files"][relative] = {{"sha256", sha256_of_file(file, bytes)}, {"bytes", bytes}};
   verified_.erase(relative);
+  save();
+}
+
+void RunFolder::adopt(const fs::path& other, const std::string& side, const std::set<std::string>& without) {
+  const json theirs = read_manifest(other);
+  if (!theirs.is_object() || !theirs.contains("files") || !theirs.contains("tasks"))
+    throw Error("[evidence] " + other.string() + " holds no recorded run (manifest.json is missing or damaged).");
+  const auto left_out = [&](const std::string& name) {
+    return std::any_of(without.begin(), without.end(), [&](const std::string& task) {
+      return name.starts_with(side + "/checkpoints/" + task + "/");
+    });
+  };
+  for (const auto& [name, file] : theirs["files"].items()) {
+    if (!name.starts_with(side + "/") || left_out(name)) continue;
+    std::error_code failed;
+    fs::create_directories((folder_ / name).parent_path(), failed);
+    fs::copy_file(other / name, folder_ / name, fs::copy_options::overwrite_existing, failed);
+    manifest_["files"][name] = file;
+    verified_.erase(name);
+    if (const std::string wrong = failed ? name + " cannot be copied: " + failed.message() : damage(name); !wrong.empty())
+      throw Error("[evidence] " + other.string() + ": " + wrong + "; record it again, or copy the folder again.",
+                  Exit::NotJudged);
+  }
+  for (const auto& [name, task] : theirs["tasks"].items()) {
+    if (name.starts_with(side + "/") && !without.contains(name.substr(side.size() + 1))) manifest_["tasks"][name] = task;
+  }
   save();
 }
 

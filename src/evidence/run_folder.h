@@ -35,6 +35,9 @@ class RunFolder {
   void task_done(const std::string& side, const std::string& task);
   // Records files that the pilot itself wrote (relative to the run folder).
   void add_file(const std::string& relative);
+  // Copies a side from another run folder, file by file with its recorded hash, and takes its tasks for done; but not
+  // the tasks in `without`, nor the checkpoints of their names. Error (NotJudged) if a file is not as it was recorded.
+  void adopt(const std::filesystem::path& other, const std::string& side, const std::set<std::string>& without);
   void set(const std::string& key, const nlohmann::json& value);     // of the manifest; saved at once
   void write(const std::string& relative, const std::string& text);  // temporary file, fsync, rename
 

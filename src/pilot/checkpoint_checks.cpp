@@ -141,7 +141,12 @@ CheckResult portable(const Context& context) {
     wrong = "the candidate's torch.save file, loaded without the device, differs in " + joined(file_parts);
   json measured = {{"on_candidate", on_candidate}, {"back_on_reference", on_return}, {"torch_file", file_parts}};
   CheckResult result =
-      stop_or_pass(wrong, "there and back bit for bit; the torch.save file loads without the device", measured,
+      stop_or_pass(wrong,
+                   std::string("there and back bit for bit; the torch.save file loads without the device") +
+                       (context.settings().text("reference", "evidence").empty()
+                            ? ""
+                            : " (on this machine: the recorded environment is elsewhere)"),
+                   measured,
                    {known_good + "/state.safetensors", there + "/state.safetensors", back + "/state.safetensors",
                     "candidate/exports/base.pt"});
   if (result.verdict == Verdict::Pass && !context.settings().text("job", "checkpoint").empty()) {

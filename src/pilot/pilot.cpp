@@ -10,6 +10,7 @@
 #include "pilot/divergence.h"
 #include "pilot/job_error.h"
 #include "pilot/plan.h"
+#include "pilot/recorded.h"
 #include "pilot/rerun.h"
 #include "pilot/revision.h"
 #include "pilot/run_state.h"
@@ -47,11 +48,6 @@ void refuse_unfinished_keys(const Settings& settings) {
     throw Error(
         "[candidate] numerics = \"tpu\" (a TPU's default precision) is not in this release; leave it at \"exact\".");
   }
-  if (settings.text("reference", "evidence").empty()) return;
-  throw Error(
-      "[reference] `evidence` (a folder recorded on another machine) is not in this release; leave it out and give the "
-      "old "
-      "environment's interpreter with reference.python.");
 }
 
 // The manifest before anything ran. config_sha256 is of all that decides what a run does: the same command finds the
@@ -75,6 +71,7 @@ json draft_manifest(const Job& job, const RunOptions& options) {
                        {"interpreters", interpreters},
                        {"inject", options.inject},
                        {"parent", parent_folder},
+                       {"record", options.record},
                        {"worker", evidence::sha256_of(options.worker_source)}};
   return {{"schema", 1},
           {"tool", options.tool_version},
@@ -134,6 +131,7 @@ class Run {
     if (options_.dry_run) return {plan_document(), folder_};
     RunState state(folder_, draft_, options_.worker_source);
     if (state.taken_up()) progress_.note("going on with the unfinished run " + folder_.string());
+    adopt_recorded(job_.settings, state);
     const Context context(job_.settings, state);
     int last = -1;
     for (int64_t gate : asked_) {
@@ -144,6 +142,35 @@ class Run {
     }
     judge(Gate::Decision, state, context);
     return finish(state, context, last);
+  }
+
+  RunOutcome record() {
+    prepare();
+    RunState state(folder_, draft_, options_.worker_source);
+    if (state.taken_up()) progress_.note("going on with the unfinished recording " + folder_.string());
+    run_tasks(0, plan_record(plan_input()), state);
+    state.set("finished", true);
+    return {{{"tasks", state.done()}}, folder_};
+  }
+
+  // The same plan as record(), for a worker that runs it by itself. "@out" stands for the folder it is given.
+  std::string standalone_recorder() {
+    prepare();
+    json requests = json::array();
+    for (const Process& process : plan_record({job_.settings, "@out", ""}))
+      requests.push_back(request_of(process, job_, "@out", kReplayReference));
+    const json recording = {{"manifest",
+                             {{"schema", 1},
+                              {"tool", draft_["tool"]},
+                              {"job", draft_["job"]},
+                              {"settings", draft_["settings"]},
+                              {"config_sha256", draft_["config_sha256"]}}},
+                            {"requests", requests}};
+    const std::string empty = "\nRECORDING = None";
+    std::string text = options_.worker_source;
+    const size_t at = text.find(empty);
+    if (at == std::string::npos) throw Error("[worker] its source has no place for a plan.", Exit::Internal);
+    return text.replace(at, empty.size(), "\nRECORDING = json.loads(" + json(recording.dump()).dump() + ")");
   }
 
   json doctor() {
@@ -331,6 +358,14 @@ class Run {
 }  // namespace
 
 RunOutcome run(const RunOptions& options, Progress& progress) { return Run(options, progress).run(); }
+
+RunOutcome record(const RunOptions& options, Progress& progress) { return Run(options, progress).record(); }
+
+std::string standalone_recorder(const RunOptions& options) {
+  class Silent : public Progress {
+  } progress;
+  return Run(options, progress).standalone_recorder();
+}
 
 json doctor(const RunOptions& options, Progress& progress) { return Run(options, progress).doctor(); }
 

@@ -22,6 +22,7 @@ struct RunOptions {
   std::string inject;                    // a fault for the candidate's workers
   bool fresh = false;                    // a new folder, although an unfinished one would fit
   bool dry_run = false;
+  bool record = false;  // the reference side only, for a later run elsewhere
   std::string command;  // for the sheet: repeats this run
   std::string tool_version;
   std::string worker_source;  // text of worker.py
@@ -36,6 +37,12 @@ struct RunOutcome {
 // Runs the workers that are missing, judges, writes sheet.json. Error / Interrupted as errors.h; evidence, once
 // written, stays. A --dry-run starts nothing and returns {"plan": [...]} as the sheet.
 RunOutcome run(const RunOptions& options, Progress& progress);
+
+// Runs the reference side alone: what a later run takes with [reference] evidence. The sheet is {"tasks": [...]}.
+RunOutcome record(const RunOptions& options, Progress& progress);
+
+// What a machine without tpupilot needs to record the reference side of a job: the worker's text with the plan in it.
+std::string standalone_recorder(const RunOptions& options);
 
 Exit exit_code(const nlohmann::json& sheet);
 

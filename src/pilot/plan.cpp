@@ -39,10 +39,12 @@ class Planner {
     return {reference(), until(), candidate(), judge(), resumed(), back(), after_crash()};
   }
 
+  std::vector<Process> record() const {
+    return {environment().front(), reference(), judge(), {"reference", {traced("reference")}, {"reference/base"}}};
+  }
+
   std::vector<Process> trace() const {
-    const json request = {{"steps", 1}, {"record_steps", {0}}, {"record_modules", true}, {"draws", replay()}};
-    return {{"reference", {run("reference", "trace", request)}, {}},
-            {"candidate", {run("candidate", "trace", request)}, {}}};
+    return {{"reference", {traced("reference")}, {}}, {"candidate", {traced("candidate")}, {}}};
   }
 
  private:
@@ -63,6 +65,10 @@ class Planner {
     if (side == "candidate" && !in_.inject.empty() && !request.contains("fault"))
       request["fault"] = fault_of(in_.inject);
     return {name, request};
+  }
+
+  Task traced(const std::string& side) const {
+    return run(side, "trace", {{"steps", 1}, {"record_steps", {0}}, {"record_modules", true}, {"draws", replay()}});
   }
 
   // The run that everything of par.* compares: `steps` steps, the first and the last recorded whole.
@@ -166,6 +172,13 @@ std::vector<Process> plan_gate(int gate, const PlanInput& input) {
   if (gate == 0) return Planner(input).environment();
   if (gate == 1) return Planner(input).one_worker();
   return {};
+}
+
+std::vector<Process> plan_record(const PlanInput& input) { return Planner(input).record(); }
+
+const std::set<std::string>& tasks_after_the_candidate() {
+  static const std::set<std::string> tasks = {"portable-back", "torch-file"};
+  return tasks;
 }
 
 std::vector<Process> plan_trace(const PlanInput& input) { return Planner(input).trace(); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,12 @@ struct PlanInput {
 
 // The processes of one gate; empty for gates that this release does not run. Gate 0 and 1 here.
 std::vector<Process> plan_gate(int gate, const PlanInput& input);
+
+// What `record` leaves of the old environment: all that gates 0 and 1 need of the reference, and its module trace.
+std::vector<Process> plan_record(const PlanInput& input);
+
+// Reference tasks that load what the candidate saved: they cannot be recorded beforehand.
+const std::set<std::string>& tasks_after_the_candidate();
 
 // After a stop of a parity check: the same steps again on both sides, with every module recorded.
 std::vector<Process> plan_trace(const PlanInput& input);

@@ -35,6 +35,13 @@ std::string recorded_draws(const RunState& state) {
   return file.empty() ? "" : (state.folder() / "reference" / file).string();
 }
 
+// Where the reference is recorded evidence, its environment is elsewhere: what is still to be loaded is loaded on this
+// machine's CPU.
+std::string device_of(const Settings& settings, const std::string& side) {
+  const bool elsewhere = side == "reference" && !settings.text("reference", "evidence").empty();
+  return elsewhere ? "cpu" : settings.text(side, "device");
+}
+
 }  // namespace
 
 std::string interpreter(const Settings& settings, const std::string& side) {
@@ -43,21 +50,21 @@ std::string interpreter(const Settings& settings, const std::string& side) {
   return from_environment && *from_environment ? from_environment : "python3";
 }
 
-json WorkerLauncher::request_of(const Process& process) const {
-  const Settings& settings = job_.settings;
+json request_of(const Process& process, const Job& job, const fs::path& folder, const std::string& draws) {
+  const Settings& settings = job.settings;
   json tasks = json::array();
   for (const Task& task : process.tasks) {
     json request = task.request;
     request["name"] = task.name;
     if (request.contains("draws") && request["draws"].value("file", "") == kReplayReference)
-      request["draws"]["file"] = recorded_draws(state_);
+      request["draws"]["file"] = draws;
     tasks.push_back(request);
   }
   return {{"protocol", 1},
           {"side", process.side},
-          {"out", (state_.folder() / process.side).string()},
-          {"job", job_.file.string()},
-          {"device", settings.text(process.side, "device")},
+          {"out", (folder / process.side).string()},
+          {"job", job.file.string()},
+          {"device", device_of(settings, process.side)},
           {"seed", settings.integer("job", "seed")},
           {"steps_per_epoch",
            settings.integer("job", "steps_per_epoch") > 0 ? settings.integer("job", "steps_per_epoch") : 8},
@@ -73,7 +80,7 @@ std::unique_ptr<RunningWorker> WorkerLauncher::launch(const Process& process) {
     request = process.side + "/requests/" + process.tasks.front().name + "." + std::to_string(i);
   }
   request += ".json";
-  state_.write(request, request_of(process).dump(2) + "\n");
+  state_.write(request, request_of(process, job_, state_.folder(), recorded_draws(state_)).dump(2) + "\n");
   state_.add_file(request);
 
   evidence::Command command;

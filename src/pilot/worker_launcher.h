@@ -9,6 +9,10 @@ namespace tpupilot::pilot {
 // The interpreter of a side: its `python` setting, else $TPUPILOT_PYTHON, else python3.
 std::string interpreter(const Settings& settings, const std::string& side);
 
+// The request of docs/worker-protocol.md for one process of a plan. `draws`: the file that kReplayReference stands for.
+nlohmann::json request_of(const Process& process, const Job& job, const std::filesystem::path& folder,
+                          const std::string& draws);
+
 class WorkerLauncher : public Launcher {
  public:
   WorkerLauncher(const Job& job, RunState& state) : job_(job), state_(state) {}
@@ -16,8 +20,6 @@ class WorkerLauncher : public Launcher {
   void task_done(const std::string& side, const std::string& task) override { state_.task_done(side, task); }
 
  private:
-  nlohmann::json request_of(const Process& process) const;
-
   const Job& job_;
   RunState& state_;
 };
