@@ -630,11 +630,12 @@ def stage(where):
 
 
 class Batches:
-    """The job's data: a pure batch(step), or data(), an iterator whose position is part of the state."""
+    """The job's data: a pure batch(step), or data(), an iterator whose position is part of the state. A job with a batch()
+    may have a helper of its own that is called data()."""
 
     def __init__(self, job):
         self.job = job
-        self.iterator = self._open() if job.has("data") else None
+        self.iterator = None if job.has("batch") else self._open()
 
     def _open(self):
         with stage("data"):
@@ -1311,11 +1312,11 @@ class Run:
         batches = self.objects.batches
         first, again = (nest_sha256(next(batches.first(1))) for _ in range(2))
         if first != again:
-            source = "batch(0)" if batches.iterator is None else "the first batch of data()"
+            source = "batch(0) gives another" if batches.iterator is None else "data() gives another first"
             raise JobError(
                 "batch",
-                f"{source} is another batch when it is asked for again; batches must depend on the step alone (use a "
-                "torch.Generator seeded with it)",
+                f"{source} batch when it is called again; a batch must depend on its step alone (use a torch.Generator "
+                "seeded with it)",
             )
         signatures, self.signature_steps = {}, set()
         if self.request.get("record_signatures"):
