@@ -75,7 +75,11 @@ def step(state, batch):
 
     weights = torch.cat([p.detach().flatten() for p in generator.parameters()])
     state["average"].lerp_(weights, 1 - DECAY)
-    return {"loss": discriminator_loss + generator_loss, "discriminator": discriminator_loss, "generator": generator_loss}
+    return {
+        "loss": discriminator_loss + generator_loss,
+        "discriminator": discriminator_loss,
+        "generator": generator_loss,
+    }
 
 
 def main(epochs=5):

@@ -1173,6 +1173,9 @@ class RootOutputs:
             handle.remove()
 
 
+SPOILED = {"drop-gradient": 0.0, "nan-gradient": math.nan}  # fault -> what the gradient of one parameter becomes
+
+
 class Gradients:
     """What every optimizer is about to use, taken from torch's global hooks around its step."""
 
@@ -1202,8 +1205,8 @@ class Gradients:
             )
         call = self.calls[id(optimizer)] = self.calls.get(id(optimizer), 0) + 1
         with self.unobserved(), torch.no_grad():
-            if self.fault["kind"] == "drop-gradient":
-                self._drop()
+            if self.fault["kind"] in SPOILED and self.step == self.fault.get("step", 0):
+                self._spoil(SPOILED[self.fault["kind"]])
             for name, p in part.parameters():
                 if p.grad is not None:
                     self._take(name if call == 1 else f"{name}#{call}", p.grad.detach())
@@ -1216,10 +1219,10 @@ class Gradients:
     def _is_skipped(self):
         return self.fault["kind"] == "skip-update" and self.step == self.fault.get("step", 0)
 
-    def _drop(self):
+    def _spoil(self, value):
         gradient = self.objects.fault_parameter(self.fault).grad
         if gradient is not None:
-            gradient.zero_()
+            gradient.fill_(value)
 
     def _take(self, name, gradient):
         norm = torch.linalg.vector_norm(gradient.to_dense() if gradient.is_sparse else gradient).item()
@@ -1346,7 +1349,8 @@ class Run:
     def _step(self, step):
         begun = time.perf_counter()
         objects = self.objects
-        batch = objects.batches.take(step)
+        stale = self.fault["kind"] == "stale-data" and self.request.get("resume_from")
+        batch = objects.batches.take(step - 1 if stale else step)
         batch_sha256, signature = nest_sha256(batch), signature_of(batch)
         recorded = step in self.request.get("record_steps", ())
         forward = recorded or step in self.signature_steps
@@ -1393,7 +1397,7 @@ class Run:
         return tensor.to(self.device.torch)
 
     def _autocast(self):
-        dtype = self.worker.request.get("autocast")
+        dtype = "bfloat16" if self.fault["kind"] == "bfloat16" else self.worker.request.get("autocast")
         if not dtype or self.double:
             return contextlib.nullcontext()
         return torch.autocast(self.device.type, dtype=getattr(torch, dtype))

@@ -117,8 +117,9 @@ int record_command(pilot::RunOptions options, bool as_json) {
     if (as_json) {
       std::cout << json{{"folder", outcome.folder.string()}, {"tasks", outcome.sheet.at("tasks")}}.dump(2) << "\n";
     } else {
-      std::cout << "recorded in " << outcome.folder.string() << "\njudge it, here or on another machine, with\n  tpupilot run "
-                << options.job.string() << " --set reference.evidence=" << outcome.folder.string() << "\n";
+      std::cout << "recorded in " << outcome.folder.string()
+                << "\njudge it, here or on another machine, with\n  tpupilot run " << options.job.string()
+                << " --set reference.evidence=" << outcome.folder.string() << "\n";
     }
     return 0;
   });

@@ -171,9 +171,8 @@ void RunFolder::adopt(const fs::path& other, const std::string& side, const std:
   if (!theirs.is_object() || !theirs.contains("files") || !theirs.contains("tasks"))
     throw Error("[evidence] " + other.string() + " holds no recorded run (manifest.json is missing or damaged).");
   const auto left_out = [&](const std::string& name) {
-    return std::any_of(without.begin(), without.end(), [&](const std::string& task) {
-      return name.starts_with(side + "/checkpoints/" + task + "/");
-    });
+    return std::any_of(without.begin(), without.end(),
+                       [&](const std::string& task) { return name.starts_with(side + "/checkpoints/" + task + "/"); });
   };
   for (const auto& [name, file] : theirs["files"].items()) {
     if (!name.starts_with(side + "/") || left_out(name)) continue;
@@ -182,12 +181,14 @@ void RunFolder::adopt(const fs::path& other, const std::string& side, const std:
     fs::copy_file(other / name, folder_ / name, fs::copy_options::overwrite_existing, failed);
     manifest_["files"][name] = file;
     verified_.erase(name);
-    if (const std::string wrong = failed ? name + " cannot be copied: " + failed.message() : damage(name); !wrong.empty())
+    if (const std::string wrong = failed ? name + " cannot be copied: " + failed.message() : damage(name);
+        !wrong.empty())
       throw Error("[evidence] " + other.string() + ": " + wrong + "; record it again, or copy the folder again.",
                   Exit::NotJudged);
   }
   for (const auto& [name, task] : theirs["tasks"].items()) {
-    if (name.starts_with(side + "/") && !without.contains(name.substr(side.size() + 1))) manifest_["tasks"][name] = task;
+    if (name.starts_with(side + "/") && !without.contains(name.substr(side.size() + 1)))
+      manifest_["tasks"][name] = task;
   }
   save();
 }

@@ -65,14 +65,10 @@ json draft_manifest(const Job& job, const RunOptions& options) {
       {"revision",
        settings.text("job", "revision") == "auto" ? vcs_revision(job.folder) : json(settings.text("job", "revision"))}};
   const std::string parent_folder = options.parent.empty() ? "" : fs::absolute(options.parent).string();
-  const json config = {{"settings", settings.json()},
-                       {"job", job_facts["file"]},
-                       {"job_sha256", job_facts["sha256"]},
-                       {"interpreters", interpreters},
-                       {"inject", options.inject},
-                       {"parent", parent_folder},
-                       {"record", options.record},
-                       {"worker", evidence::sha256_of(options.worker_source)}};
+  const json config = {{"settings", settings.json()},       {"job", job_facts["file"]},
+                       {"job_sha256", job_facts["sha256"]}, {"interpreters", interpreters},
+                       {"inject", options.inject},          {"parent", parent_folder},
+                       {"record", options.record},          {"worker", evidence::sha256_of(options.worker_source)}};
   return {{"schema", 1},
           {"tool", options.tool_version},
           {"job", job_facts},

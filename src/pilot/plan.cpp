@@ -9,8 +9,9 @@ using nlohmann::json;
 std::string Process::name() const { return side + "/" + tasks.front().name; }
 
 const std::vector<std::string_view>& fault_kinds() {
-  static const std::vector<std::string_view> kinds = {"drop-gradient",        "scale-weight",   "swap-labels",
-                                                      "lose-optimizer-state", "lose-rng-state", "skip-update"};
+  static const std::vector<std::string_view> kinds = {
+      "drop-gradient", "scale-weight", "swap-labels", "lose-optimizer-state", "lose-rng-state", "skip-update",
+      "bfloat16",      "nan-gradient", "stale-data"};
   return kinds;
 }
 

@@ -37,7 +37,8 @@ void adopt_recorded(const Settings& settings, RunState& state) {
   std::ifstream in(folder / "manifest.json");
   const json recorded = json::parse(in, nullptr, false);
   if (!recorded.is_object() || !recorded.contains("settings") || !recorded.contains("job"))
-    throw Error("[reference] evidence: " + folder.string() + " holds no recorded run; make one with `tpupilot record`.");
+    throw Error("[reference] evidence: " + folder.string() +
+                " holds no recorded run; make one with `tpupilot record`.");
   if (!recorded.value("finished", false))
     throw Error("[reference] evidence: " + folder.string() + " is not finished; run its `tpupilot record` again.");
   if (const std::string differs = difference(recorded, state.manifest()); !differs.empty())

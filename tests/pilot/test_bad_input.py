@@ -88,6 +88,14 @@ def test_batch_that_changes_between_processes(pilot):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("job", ["clock", "unseeded"])
+def test_a_job_that_does_not_repeat_itself_is_no_pass(pilot, job):
+    code, sheet, _ = pilot.run(JOBS / job)
+    floor = check(sheet, "par.noise-floor")
+    assert code != 0 and floor["verdict"] == "not-judged" and "does not repeat itself from step 0" in floor["why"]
+
+
+@pytest.mark.slow
 def test_nan_loss_is_no_pass(pilot):
     code, sheet, _ = pilot.run(JOBS / "nan_loss")
     assert code == 2 and sheet["verdict"] == "not-judged"

@@ -70,6 +70,9 @@ def test_run_folder_holds_everything(clean):
         ("lose-optimizer-state", "ckpt.resume"),
         ("lose-rng-state", "ckpt.resume"),
         ("skip-update", "par.updates"),
+        ("bfloat16", "par.forward"),
+        ("nan-gradient", "par.gradients"),
+        ("stale-data", "ckpt.resume"),
         ("scale-weight", "par.next-step"),  # a batch norm hides it from the outputs
     ],
 )

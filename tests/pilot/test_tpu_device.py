@@ -46,6 +46,12 @@ def test_an_op_without_a_row_is_named(pilot):
     assert check(sheet, "par.drift")["verdict"] == "not-judged"
 
 
+def test_an_op_that_falls_back_is_no_pass(pilot):
+    pilot.environment["TPUPILOT_FALLBACK"] = "warn"
+    code, sheet, _ = pilot.run(JOBS / "unsupported_op", device="tpu")
+    assert code == 1 and check(sheet, "env.settings")["verdict"] == "stop"  # gate 0 stops before it can hide anything
+
+
 def test_a_plugin_that_is_too_old_stops_gate_zero(pilot):
     pilot.environment["FAKE_PJRT_MINOR"] = "40"
     plugin = BINARY.parents[1] / "tests" / "fake_plugin.so"
