@@ -47,7 +47,10 @@ std::string device_of(const Settings& settings, const std::string& side) {
 std::string interpreter(const Settings& settings, const std::string& side) {
   if (const std::string named = settings.text(side, "python"); !named.empty()) return named;
   const char* from_environment = std::getenv("TPUPILOT_PYTHON");
-  return from_environment && *from_environment ? from_environment : "python3";
+  if (from_environment && *from_environment) return from_environment;
+  std::error_code failed;  // installed by pip, the program lies beside its environment's interpreter
+  const fs::path beside = fs::read_symlink("/proc/self/exe", failed).parent_path() / "python3";
+  return !failed && fs::exists(beside) ? beside.string() : "python3";
 }
 
 json request_of(const Process& process, const Job& job, const fs::path& folder, const std::string& draws) {

@@ -6,7 +6,8 @@
 
 namespace tpupilot::pilot {
 
-// The interpreter of a side: its `python` setting, else $TPUPILOT_PYTHON, else python3.
+// The interpreter of a side: its `python` setting, else $TPUPILOT_PYTHON, else the one beside this program, else
+// python3.
 std::string interpreter(const Settings& settings, const std::string& side);
 
 // The request of docs/worker-protocol.md for one process of a plan. `draws`: the file that kReplayReference stands for.
