@@ -241,6 +241,16 @@ def test_zero_copy_upload_is_never_seen_by_later_writes(tpu):
     assert torch.equal(w.cpu(), expected)
 
 
+def test_synchronize_waits_for_results_that_nobody_holds(tpu):
+    x = torch.randn(2048, 2048).to(tpu)
+    (x @ x).sum().item()
+    torch.mm(x, x)  # dropped; the plugin computes a product of this size in threads of its own
+    stream = torch.tpu.current_stream()
+    assert not stream.query()
+    torch.tpu.synchronize()
+    assert stream.query()
+
+
 @pytest.mark.parametrize("default", [torch.float32, torch.float64])
 def test_the_default_dtype_decides_for_python_numbers(default, tpu):
     before = torch.get_default_dtype()
