@@ -485,7 +485,7 @@ class Draws(TorchFunctionMode):
         return tensor
 
 
-def open_draws(request, dtype_is_f64):
+def open_draws(request):
     draws = request.get("draws") or {"mode": "native"}
     if draws["mode"] != "replay":
         return Draws(draws["mode"])
@@ -1250,7 +1250,7 @@ class Run:
         self.recorder = Recorder(self.events, worker.out, name)
         self.double = request.get("dtype") == "float64"
         self.fault = request.get("fault") or {"kind": None}
-        self.draws = open_draws(request, self.double)
+        self.draws = open_draws(request)
         self.ops = None
 
     def __call__(self):
@@ -1748,7 +1748,7 @@ def record(job, out, device):
     tasks = []
     for request in RECORDING["requests"]:
         name = request["tasks"][0]["name"]
-        draws = recorded_draws(side) if any(t.startswith("base") for t in tasks) else ""
+        draws = recorded_draws(side) if "base" in tasks else ""
         request = placed(request, {"@out": out, "@reference/base": draws})
         request.update(job=job, device=device or request["device"])
         path = os.path.join(side, "requests", name + ".json")

@@ -89,15 +89,14 @@ void add_tensor(Key& key, const at::Tensor* tensor) {
 }
 
 // Which of the written tensors share a storage: their writes are chained in the program.
-void add_sharing(Key& key, const at::Tensor* const* begin, const at::Tensor* const* end) {
+void add_sharing(Key& key, const TensorRefs& written) {
   ska::flat_hash_map<const void*, uint64_t> seen;
-  for (const at::Tensor* const* t = begin; t != end; ++t) {
-    if (*t == nullptr) continue;
-    const auto [first, is_new] = seen.emplace((*t)->storage().unsafeGetStorageImpl(), seen.size());
-    if (!is_new) {
-      key.push_back(kShared | static_cast<uint64_t>(t - begin) << 8);
-      key.push_back(first->second);
-    }
+  for (size_t i = 0; i < written.size(); ++i) {
+    if (written[i] == nullptr) continue;
+    const auto [first, is_new] = seen.emplace(written[i]->storage().unsafeGetStorageImpl(), i);
+    if (is_new) continue;
+    key.push_back(kShared | static_cast<uint64_t>(i) << 8);
+    key.push_back(first->second);
   }
 }
 
@@ -192,16 +191,22 @@ SchemaFacts facts_of(const c10::FunctionSchema& schema, const ops::Row& row) {
     const int index = facts.index_of(name);
     TORCH_INTERNAL_ASSERT(index >= 0, facts.overload, " has no argument ", std::string(name));
     facts.results.push_back({index, -1, false});
+    facts.arguments[index].written = true;
   }
+  size_t written = 0;
+  for (const ArgumentFacts& f : facts.arguments) written += f.written ? f.kind == ArgumentKind::TensorList ? 2 : 1 : 0;
+  facts.may_share = written > 1;
   return facts;
 }
 
 void make_key(const SchemaFacts& facts, Arguments arguments, Key& key, TensorRefs& tensors) {
   key.push_back(
       static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()));  // what integers become in float functions
+  TensorRefs written;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const ArgumentFacts& f = facts.arguments[i];
     const c10::IValue& value = arguments[i];
+    const size_t first = tensors.size();
     switch (f.kind) {
       case ArgumentKind::Tensor:
         tensors.push_back(reference(value));
@@ -218,7 +223,6 @@ void make_key(const SchemaFacts& facts, Arguments arguments, Key& key, TensorRef
           tensors.push_back(reference(element));
           add_tensor(key, tensors.back());
         }
-        if (f.written) add_sharing(key, tensors.end() - list.size(), tensors.end());
         break;
       }
       case ArgumentKind::Scalar:
@@ -236,7 +240,9 @@ void make_key(const SchemaFacts& facts, Arguments arguments, Key& key, TensorRef
         add_attribute(key, value);
         break;
     }
+    if (facts.may_share && f.written) written.append(tensors.begin() + first, tensors.end());
   }
+  if (facts.may_share) add_sharing(key, written);
 }
 
 bool is_identity(const ArgumentFacts& facts, const c10::IValue& value) {

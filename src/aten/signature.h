@@ -34,7 +34,7 @@ enum class ArgumentKind { Tensor, TensorList, Scalar, Generator, Attribute };
 struct ArgumentFacts {
   std::string name;
   ArgumentKind kind = ArgumentKind::Attribute;
-  bool written = false;
+  bool written = false;  // by its schema, or because the row says that the op mutates it
   std::optional<double> identity;  // Row::identities
   int expand_to = 0;               // int[N] that may be given as one number
 };
@@ -56,6 +56,7 @@ struct SchemaFacts {
   // of its elements.
   std::vector<ResultSlot> results;
   size_t returns = 0;
+  bool may_share = false;  // several tensors are written: they may be views of one storage
   Preparation preparation = Preparation::None;
 
   int index_of(std::string_view name) const;  // -1 if there is none

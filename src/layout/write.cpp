@@ -62,7 +62,7 @@ Value write_block(Builder& b, const Value& old, const std::vector<Axis>& axes, c
     whole = whole && a.count == a.length;
     strided = strided || (a.count > 1 && a.step > 1);
   }
-  const Value block = b.reshape(update, counts);
+  Value block = b.reshape(update, counts);
   if (whole) return block;
   if (strided) return write_strided_block(b, old, axes, block);
   const Elem elem = index_elem(old.type.numel());

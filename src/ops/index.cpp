@@ -193,7 +193,7 @@ Value neutral(Context& c, const Type& type) {
 
 // The quotient of a mean; integers round down.
 Value divided(Builder& b, const Value& total, const Value& count) {
-  const Value quotient = b.div(total, count);
+  Value quotient = b.div(total, count);
   if (!hlo::is_signed_integer(total.elem())) return quotient;
   const Value rest = b.binary("stablehlo.remainder", total, count);
   const Value below = b.compare(hlo::Direction::LT, rest, b.zeros(rest.type));

@@ -63,7 +63,7 @@ Value scatter_along(Builder& b, const Value& x, const Value& index, const Value&
   const Value part = cut_to(b, x, index, dim);
   const Dims others = all_but(dim, x.rank());
   const hlo::Scatter s{{}, {dim}, others, others, {dim}, index.rank()};
-  const Value written = scatter_wide(b, part, b.convert(index, Elem::S64), updates, s, combiner, unique);
+  Value written = scatter_wide(b, part, b.convert(index, Elem::S64), updates, s, combiner, unique);
   if (part.dims() == x.dims()) return written;
   return b.dynamic_update_slice(x, written, hlo::Values(x.dims().size(), b.zeros({Elem::S32, {}})));
 }

@@ -47,7 +47,7 @@ Expr trunc(Context& c) {
 Expr frac(Context& c) { return self(c) - truncated(self(c)); }
 
 Expr round_decimals(Context& c) {
-  const Expr x = self(c);
+  Expr x = self(c);
   if (!hlo::is_float(x.v.elem())) return x;
   const int64_t decimals = c.integer("decimals");
   const double scale = std::pow(10.0, static_cast<double>(std::abs(decimals)));
@@ -63,7 +63,7 @@ Expr absolute(Context& c) {
 }
 
 Expr sign(Context& c) {
-  const Expr x = self(c);
+  Expr x = self(c);
   if (x.v.elem() == Elem::Pred) return x;
   const Expr positive = where(x > 0, number(x, 1), number(x, 0));  // NaN has no sign: 0, as ATen's
   return hlo::is_unsigned(x.v.elem()) ? positive : where(x < 0, number(x, -1), positive);
@@ -119,7 +119,7 @@ Expr isnan(Context& c) {
 }
 
 Expr conjugate(Context& c) {
-  const Expr x = raw(c);
+  Expr x = raw(c);
   if (!hlo::is_complex(x.v.elem())) return x;
   const Value real = apply("stablehlo.real", x), imag = -apply("stablehlo.imag", x);
   return {&c.b, c.b.op("stablehlo.complex", {real, imag}, x.v.type)};

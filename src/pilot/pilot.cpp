@@ -358,9 +358,8 @@ RunOutcome run(const RunOptions& options, Progress& progress) { return Run(optio
 RunOutcome record(const RunOptions& options, Progress& progress) { return Run(options, progress).record(); }
 
 std::string standalone_recorder(const RunOptions& options) {
-  class Silent : public Progress {
-  } progress;
-  return Run(options, progress).standalone_recorder();
+  Progress silent;
+  return Run(options, silent).standalone_recorder();
 }
 
 json doctor(const RunOptions& options, Progress& progress) { return Run(options, progress).doctor(); }

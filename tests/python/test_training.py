@@ -96,6 +96,54 @@ def test_parameters_that_share_a_storage_are_all_updated(tpu):
     assert outcome(tpu) == outcome("cpu") == [-1.0, 0.0, 1.0, 2.0, 3.0, 5.0]
 
 
+@pytest.mark.parametrize("apart_first", [True, False])
+def test_results_that_share_a_storage_or_not_are_two_programs(apart_first, tpu):
+    n = 5 if apart_first else 7  # a program of its own for each case
+    x = torch.arange(float(n)) - 2
+
+    def outcome(device, apart):
+        source = x.to(device)
+        buffers = [torch.full((2,), 9.0, device=device) for _ in range(2 if apart else 1)]
+        low, high = buffers[0][:1], buffers[-1][1:]
+        torch.aminmax(source, dim=0, out=(low.squeeze(0), high.squeeze(0)))
+        return [b.tolist() for b in buffers]
+
+    for apart in (apart_first, not apart_first):
+        assert outcome(tpu, apart) == outcome("cpu", apart)
+
+
+def test_lists_that_share_one_storage_across_arguments(tpu):
+    def outcome(device, shared):
+        flat = torch.arange(8.0, device=device)
+        other = flat if shared else 10 + torch.arange(8.0, device=device)
+        p, momentum = flat[:3], other[4:7]
+        torch._fused_sgd_(
+            [p], [torch.ones_like(p)], [momentum], weight_decay=0.0, momentum=0.5, lr=1.0, dampening=0.0, nesterov=False,
+            maximize=False, is_first_step=False,
+        )  # fmt: skip
+        return flat.tolist(), other.tolist()
+
+    for shared in (True, False, True):
+        assert outcome(tpu, shared) == outcome("cpu", shared)
+
+
+@pytest.mark.parametrize("lr", [0.1, torch.tensor(0.1)])
+def test_fused_adagrad(lr, tpu):
+    """torch.optim.Adagrad offers this on the CPU only; the op is called directly."""
+
+    def outcome(device):
+        generator = torch.Generator().manual_seed(0)
+        p, g, s = (torch.rand(5, generator=generator).to(device) for _ in range(3))
+        steps = [torch.tensor(3.0, device=device)]
+        torch._fused_adagrad_(
+            [p], [g], [s], steps, lr=lr, lr_decay=0.1, weight_decay=0.2, eps=1e-10, maximize=True,
+        )  # fmt: skip
+        return p.cpu(), s.cpu(), steps[0].cpu()
+
+    for ours, theirs in zip(outcome(tpu), outcome("cpu"), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
 # ---- gradient scaler ----
 def test_gradient_scaler_skips_a_step_with_infinities(tpu):
     def outcome(device):
@@ -154,3 +202,17 @@ def test_autocast_lists(tpu):
     loss.backward()
     assert linear.weight.grad.dtype == torch.float32
     assert linear(x).dtype == torch.float32
+
+
+@pytest.mark.parametrize("module", [nn.LSTM, nn.GRU])
+def test_recurrent_modules_under_autocast(module, tpu):
+    torch.manual_seed(0)
+    net, x = module(5, 7), torch.randn(4, 3, 5)
+    exact = net(x)[0].detach()
+    net.to(tpu)
+    with torch.autocast("tpu", dtype=torch.bfloat16):
+        y, _ = net(x.to(tpu))
+    assert y.dtype == torch.bfloat16
+    torch.testing.assert_close(y.detach().cpu().float(), exact, rtol=1.6e-2, atol=2e-2)
+    y.float().sum().backward()
+    assert all(p.grad.dtype == torch.float32 and bool(p.grad.isfinite().all()) for p in net.parameters())
