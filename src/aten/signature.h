@@ -34,7 +34,7 @@ enum class ArgumentKind { Tensor, TensorList, Scalar, Generator, Attribute };
 struct ArgumentFacts {
   std::string name;
   ArgumentKind kind = ArgumentKind::Attribute;
-  bool written = false;  // by its schema, or because the row says that the op mutates it
+  bool written = false;            // by its schema, or because the row says that the op mutates it
   std::optional<double> identity;  // Row::identities
   int expand_to = 0;               // int[N] that may be given as one number
 };

@@ -74,7 +74,7 @@ Value read_last(Builder& b, const Value& v, const std::vector<Step>& steps, int6
     limit.push_back(p.rest_length);
     stride.push_back(1);
   }
-  const Value block = b.slice(b.reshape(v, dims), start, limit, stride);
+  Value block = b.slice(b.reshape(v, dims), start, limit, stride);
   switch (p.rest) {
     case Plan::Rest::Misaligned:
       return read_misaligned(b, block, p.rest_steps, p.rest_offset);

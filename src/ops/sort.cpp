@@ -61,8 +61,7 @@ Value length_without_nan(Builder& b, const Line& l) {
 Value median_rank(Builder& b, const Line& l, bool ignore_nan) {
   const Value known = length_without_nan(b, l);
   const auto fixed = [&](int64_t v) { return b.constant_int(v, known.type); };
-  Value of_known =
-      b.binary("stablehlo.shift_right_arithmetic", b.sub(b.max(known, fixed(1)), fixed(1)), fixed(1));
+  Value of_known = b.binary("stablehlo.shift_right_arithmetic", b.sub(b.max(known, fixed(1)), fixed(1)), fixed(1));
   if (ignore_nan) return of_known;
   // The first NaN stands behind the last number.
   return b.select(b.compare(Direction::LT, known, fixed(l.length())), known, fixed((l.length() - 1) / 2));

@@ -142,7 +142,10 @@ CheckResult portable(const Context& context) {
     wrong = "the checkpoint that came back from the candidate differs in " + joined(on_return);
   else if (!file_parts.empty())
     wrong = "the candidate's torch.save file, loaded without the device, differs in " + joined(file_parts);
-  json measured = {{"on_candidate", on_candidate}, {"back_on_reference", on_return}, {"torch_file", file_parts}, {"torch_file_parts", parts}};
+  json measured = {{"on_candidate", on_candidate},
+                   {"back_on_reference", on_return},
+                   {"torch_file", file_parts},
+                   {"torch_file_parts", parts}};
   CheckResult result =
       stop_or_pass(wrong,
                    std::string("there and back bit for bit; the torch.save file loads without the device") +

@@ -37,6 +37,13 @@ def test_examples_pass_as_rehearsals(pilot, example, settings):
     assert sheet["fields"]["plugin_sha256"] and len(sheet["tensors"]) > 20
 
 
+def test_a_whole_step_job_with_every_kind_of_part(pilot):
+    code, sheet, errors = pilot.run(JOBS / "whole", device="tpu")
+    assert (code, sheet["verdict"]) == (0, "pass"), errors
+    portable = check(sheet, "ckpt.portable")["measured"]
+    assert portable["torch_file_parts"] == 7 and portable["torch_file"] == []
+
+
 def test_an_op_without_a_row_is_named(pilot):
     code, sheet, _ = pilot.run(JOBS / "unsupported_op", device="tpu")
     assert code == 1 and sheet["verdict"] == "stop"

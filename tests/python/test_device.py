@@ -3,6 +3,7 @@
 import copy
 import io
 import os
+import pathlib
 import subprocess
 import sys
 import textwrap
@@ -11,6 +12,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def run_python(code, **environment):
@@ -241,14 +244,21 @@ def test_zero_copy_upload_is_never_seen_by_later_writes(tpu):
     assert torch.equal(w.cpu(), expected)
 
 
-def test_synchronize_waits_for_results_that_nobody_holds(tpu):
-    x = torch.randn(2048, 2048).to(tpu)
-    (x @ x).sum().item()
-    torch.mm(x, x)  # dropped; the plugin computes a product of this size in threads of its own
-    stream = torch.tpu.current_stream()
-    assert not stream.query()
-    torch.tpu.synchronize()
-    assert stream.query()
+def test_synchronize_waits_for_results_that_nobody_holds(tmp_path):
+    out = printed(
+        """
+        import torch
+        torch.ones(3, device="tpu")  # dropped; its program fails later
+        try:
+            torch.tpu.synchronize()
+        except RuntimeError as error:
+            print(error)
+        """,
+        TPUPILOT_PLUGIN=str(ROOT / "build" / "tests" / "fake_plugin.so"),
+        TPUPILOT_CACHE_DIR=str(tmp_path),
+        FAKE_PJRT_ASYNC_ERROR="1",
+    )
+    assert "asynchronous fault" in out
 
 
 @pytest.mark.parametrize("default", [torch.float32, torch.float64])
