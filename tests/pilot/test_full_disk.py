@@ -62,7 +62,7 @@ def test_a_run_on_a_disk_that_is_full_again_and_again_goes_on(pilot, disk):
     pilot.out = disk.folder / "run"
     pilot.environment["OMP_NUM_THREADS"] = "1"
     command = pilot.run_arguments(SMALL, *QUICK)
-    size, named, ended, started = 12, [], set(), {}
+    size, named, ended, started = 60, [], set(), {}
     for _ in range(40):
         disk.resize(size)
         done = pilot.call(*command)
@@ -77,7 +77,7 @@ def test_a_run_on_a_disk_that_is_full_again_and_again_goes_on(pilot, disk):
         for task in ended:
             assert starts(pilot.out)[task] == started[task], f"{task} had ended and was repeated"
         ended, started = set(manifest_of(pilot.out)["tasks"]), starts(pilot.out)
-        size = int(size * 1.3) + 8
+        size = int(size * 1.4)
     print(f"full {len(named)} times, at: {', '.join(named)}; {size} KiB in the end")
     assert done.returncode == 0, done.stderr
     sheet = json.loads(done.stdout)
@@ -174,7 +174,7 @@ print("AGAIN", fresh.state_sha256(8) == objects.state_sha256(8))
 
 @pytest.mark.slow
 def test_a_checkpoint_that_has_no_room_leaves_the_former_one_whole(disk):
-    disk.resize(60)
+    disk.resize(200)
     path = disk.folder / "checkpoint"
     code = SAVE.format(folder=str(ROOT / "python" / "tpupilot"), job=str(SMALL / "job.py"), path=str(path))
     worker = subprocess.Popen(
