@@ -17,6 +17,8 @@ import collections
 import contextlib
 import ctypes
 import dataclasses
+import errno
+import glob
 import hashlib
 import importlib
 import importlib.metadata
@@ -101,8 +103,40 @@ def storable(tensors):
     return result
 
 
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class CannotWrite(Exception):
+    """A file of the evidence that cannot be written: exit code 3. The sentence names it and says what to do."""
+
+    where, code = "write", 3
+
+    def __init__(self, path, error):
+        room = ""
+        with contextlib.suppress(OSError):
+            room = f" ({shutil.disk_usage(os.path.dirname(path)).free} bytes are free there)"
+        super().__init__(
+            f"cannot write {path}: {os.strerror(error.errno)}{room}; free space there, or raise the limit."
+        )
+
+
+@contextlib.contextmanager
+def writing(path, unfinished=None):
+    """An OSError inside names `path`. `unfinished`, a file or folder that is no evidence yet, then goes: that makes room
+    for the event that says so."""
+    try:
+        yield
+    except (OSError, CannotWrite) as error:
+        if unfinished:
+            with contextlib.suppress(OSError):
+                shutil.rmtree(unfinished) if os.path.isdir(unfinished) else os.unlink(unfinished)
+        if isinstance(error, CannotWrite):
+            raise
+        raise CannotWrite(path, error) from error
+
+
 def write_safetensors(path, tensors, metadata=None):
-    """Writes and syncs. Raises FileExistsError rather than overwrite."""
+    """Writes and syncs. Raises FileExistsError rather than overwrite, CannotWrite if there is no room."""
     tensors = storable(tensors)
     header, offset = {}, 0
     if metadata:
@@ -117,7 +151,9 @@ def write_safetensors(path, tensors, metadata=None):
         offset += size
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    with open(path, "xb") as f:
+    if os.path.exists(path):
+        raise FileExistsError(errno.EEXIST, "nothing is overwritten", path)
+    with writing(path, path), open(path, "xb") as f:
         f.write(len(text).to_bytes(8, "little"))
         f.write(text)
         for tensor in tensors.values():
@@ -134,13 +170,13 @@ def read_safetensors(path):
         length = int.from_bytes(data[:8], "little")
         header = json.loads(data[8 : 8 + length])
     except ValueError as error:
-        raise JobError("load", f"{path} is not a safetensors file ({error})") from error
+        raise JobError("load", f"{path} is not a safetensors file ({error})", 1) from error
     metadata = header.pop("__metadata__", {})
     body, tensors = data[8 + length :], {}
     for name, entry in header.items():
         begin, end = entry["data_offsets"]
         if end > len(body):
-            raise JobError("load", f"{path} is cut short: '{name}' ends at byte {end}, the data has {len(body)}")
+            raise JobError("load", f"{path} is cut short: '{name}' ends at byte {end}, the data has {len(body)}", 1)
         tensor = torch.empty(entry["shape"], dtype=TORCH_DTYPES[entry["dtype"]])
         if end > begin:
             ctypes.memmove(tensor.data_ptr(), body[begin:end], end - begin)
@@ -234,7 +270,8 @@ class Events:
                     event = json.loads(line)
                     if event.get("event") == "task.start":
                         self._attempts[event["task"]] = event["attempt"]
-        self._file = open(self._path, "a", encoding="utf-8")  # noqa: SIM115  (open as long as the process lives)
+        with writing(self._path):
+            self._file = open(self._path, "a", encoding="utf-8")  # noqa: SIM115  (open as long as the process lives)
         if torn:
             self._file.write("\n")
         self.task, self.attempt = None, 0
@@ -246,8 +283,9 @@ class Events:
 
     def emit(self, event, **fields):
         line = {"event": event, "task": self.task, "attempt": self.attempt, "time": time.time(), **fields}
-        self._file.write(json.dumps(line, default=str, allow_nan=True) + "\n")
-        self._file.flush()
+        with writing(self._path):
+            self._file.write(json.dumps(line, default=str, allow_nan=True) + "\n")
+            self._file.flush()
 
 
 # ---- the device -----------------------------------------------------------------------------------------------------------
@@ -1012,9 +1050,24 @@ def save_checkpoint(objects, path, steps_per_epoch, pause=0.0):
     A checkpoint that is there already is moved to <path>.old for the moment between the two renames; load_checkpoint finds it.
     """
     fresh = f"{path}.saving-{os.getpid()}"
-    shutil.rmtree(fresh, ignore_errors=True)
-    os.makedirs(fresh)
-    tensors_file, json_file = os.path.join(fresh, "state.safetensors"), os.path.join(fresh, "state.json")
+    for left in glob.glob(glob.escape(path) + ".saving-*"):  # by a process that was killed: one process a side saves
+        shutil.rmtree(left, ignore_errors=True)
+    with writing(path, fresh):
+        hashes = write_checkpoint_files(objects, fresh, steps_per_epoch, pause)
+    if os.path.exists(path):
+        shutil.rmtree(path + ".old", ignore_errors=True)
+        os.rename(path, path + ".old")
+    os.rename(fresh, path)
+    shutil.rmtree(path + ".old", ignore_errors=True)
+    folder = os.open(os.path.dirname(path), os.O_RDONLY)
+    os.fsync(folder)
+    os.close(folder)
+    return hashes
+
+
+def write_checkpoint_files(objects, folder, steps_per_epoch, pause):
+    os.makedirs(folder)
+    tensors_file, json_file = os.path.join(folder, "state.safetensors"), os.path.join(folder, "state.json")
     write_safetensors(tensors_file, {**objects.state_tensors(), **objects.rng_tensors()})
     time.sleep(pause)
     state = {
@@ -1029,16 +1082,7 @@ def save_checkpoint(objects, path, steps_per_epoch, pause=0.0):
         f.write(json.dumps(state, sort_keys=True, indent=1))
         f.flush()
         os.fsync(f.fileno())
-    hashes = {name: file_sha256(os.path.join(fresh, name)) for name in ("state.safetensors", "state.json")}
-    if os.path.exists(path):
-        shutil.rmtree(path + ".old", ignore_errors=True)
-        os.rename(path, path + ".old")
-    os.rename(fresh, path)
-    shutil.rmtree(path + ".old", ignore_errors=True)
-    folder = os.open(os.path.dirname(path), os.O_RDONLY)
-    os.fsync(folder)
-    os.close(folder)
-    return hashes
+    return {name: file_sha256(os.path.join(folder, name)) for name in ("state.safetensors", "state.json")}
 
 
 def load_checkpoint(objects, path, lose=()):
@@ -1073,17 +1117,59 @@ def load_checkpoint(objects, path, lose=()):
 # The everyday format of jobs: one torch.save of all state dicts.
 
 
-def save_torch_file(objects, path):
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+class DeviceTag:
+    """Reads back as a torch.device, which an interpreter without that device refuses to make: a fault to inject."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __reduce__(self):
+        return torch.device, (self.name,)
+
+
+class Sink:
+    """A file for torch.save, which hides why a write failed behind an error of its own."""
+
+    def __init__(self, file):
+        self.file, self.error = file, None
+
+    def write(self, data):
+        try:
+            return self.file.write(data)
+        except OSError as error:
+            self.error = error
+            raise
+
+    def flush(self):
+        self.file.flush()
+
+
+def save_torch_file(objects, path, fault):
+    """All state dicts by torch.save: beside `path`, then renamed there."""
     state = {}
     for name, value in objects.state.items():
         state[name] = value.state_dict() if hasattr(value, "state_dict") else objects.parts[name].tensors()
-    with open(path, "xb") as f:
-        torch.save(state, f)
+    if fault["kind"] == "device-tag":
+        state["device"] = DeviceTag(objects.device.name if objects.device.type != "cpu" else "tpu")
+    fresh = path + ".saving"
+    with writing(path, fresh):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(fresh, "wb") as f:
+            sink = Sink(f)
+            try:
+                torch.save(state, sink)
+            except Exception:
+                if sink.error:
+                    raise sink.error from None
+                raise
+        os.replace(fresh, path)
 
 
 def load_torch_file(objects, path):
     state = torch.load(path, map_location="cpu", weights_only=True)
+    for name, tensor in tensors_in(state).items():
+        if tensor.device.type != "cpu":
+            raise JobError("load", f"'{name}' of {path} comes back on {tensor.device} with map_location='cpu'", 1)
     with torch.no_grad():
         for name, value in objects.state.items():
             if hasattr(value, "load_state_dict"):
@@ -1278,7 +1364,7 @@ class Run:
         for step in range(first, self.request["steps"]):
             self._step(step)
         if self.request.get("export_torch"):
-            save_torch_file(self.objects, self.request["export_torch"])
+            save_torch_file(self.objects, self.request["export_torch"], self.fault)
         self.recorder.draws(self.draws)
         self._emit_counters()
         return self.request["steps"] - first
@@ -1510,7 +1596,7 @@ def installed_packages():
     for distribution in importlib.metadata.distributions():
         record = distribution.read_text("RECORD")
         name = distribution.metadata["Name"]
-        if name:
+        if name and name not in packages:  # the first one on sys.path is the one that is imported
             sha256 = hashlib.sha256(record.encode()).hexdigest() if record else None
             packages[name] = {"name": name, "version": distribution.version, "record_sha256": sha256}
     return sorted(packages.values(), key=lambda p: p["name"].lower())
@@ -1663,9 +1749,11 @@ class Worker:
         self.device = Device(request["device"])
 
     def run(self):
-        """Exit code: 0 all tasks ended, 1 the job raised, 2 the request or the job's form is wrong."""
+        """Exit code: 0 all tasks ended, 1 the job raised, 2 the request or the job's form is wrong, 3 a file cannot be written."""
         if self.request.get("threads"):
             torch.set_num_threads(self.request["threads"])
+        if self.request["tasks"][0]["task"] != "environment":  # which says it itself
+            self.events.emit("packages", python=platform.python_version(), packages=installed_packages())
         for task in self.request["tasks"]:
             self.events.start(task["name"], task)
             begun = time.perf_counter()
@@ -1695,11 +1783,19 @@ class Worker:
         raise JobError("request", f"there is no task '{kind}'")
 
     def _report(self, error):
-        where = error.where if isinstance(error, JobError) else getattr(error, "tpupilot_where", "worker")
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
+            error = CannotWrite(error.filename or os.path.join(self.out, "(a log, or a file of the job's)"), error)
+        where = (
+            error.where if isinstance(error, (JobError, CannotWrite)) else getattr(error, "tpupilot_where", "worker")
+        )
         frames = self.job.frames(error) if self.job else frames_of_import(error, self.request["job"])
-        self.events.emit("error", where=where, type=type(error).__name__, message=str(error), frames=frames, step=None)
-        traceback.print_exception(type(error), error, error.__traceback__)
-        return error.code if isinstance(error, JobError) else 1
+        with contextlib.suppress(CannotWrite):  # the exit code says it then
+            self.events.emit(
+                "error", where=where, type=type(error).__name__, message=str(error), frames=frames, step=None
+            )
+        with contextlib.suppress(OSError):
+            traceback.print_exception(type(error), error, error.__traceback__)
+        return error.code if isinstance(error, (JobError, CannotWrite)) else 1
 
 
 def frames_of_import(error, path):
@@ -1790,12 +1886,25 @@ def main():
     parser.add_argument("--out", help="with --record: the folder to make")
     parser.add_argument("--device", default="", help="with --record: another device than the plan's")
     arguments = parser.parse_args()
-    if arguments.record and arguments.out:
-        return record(arguments.record, arguments.out, arguments.device)
-    if not arguments.request:
+    if not arguments.request and not (arguments.record and arguments.out):
         parser.error("give --request, or --record and --out")
+    try:
+        if arguments.record:
+            return record(arguments.record, arguments.out, arguments.device)
+        return work(arguments.request)
+    except CannotWrite as error:
+        print(f"worker: {error}", file=sys.stderr)
+        return error.code
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        print(f"worker: {CannotWrite(error.filename or arguments.out, error)}", file=sys.stderr)
+        return CannotWrite.code
+
+
+def work(request_file):
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with open(arguments.request, encoding="utf-8") as f:
+    with open(request_file, encoding="utf-8") as f:
         request = json.load(f)
     if request.get("protocol") != PROTOCOL:
         print(f"worker: this is protocol {PROTOCOL}, the request speaks {request.get('protocol')}", file=sys.stderr)

@@ -1,5 +1,4 @@
 // checks, keys, ops, worker: lists and files that need no run.
-#include <fstream>
 #include <iostream>
 #include <sstream>
 
@@ -92,10 +91,7 @@ int ops_command(const std::string& name, bool markdown, bool as_json) {
 
 int worker_command(const std::string& export_to, const pilot::RunOptions& options) {
   const std::string text = options.job.empty() ? std::string(worker_source()) : pilot::standalone_recorder(options);
-  std::ofstream out(export_to, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out) throw pilot::Error("[worker] cannot write " + export_to + ".");
+  pilot::write_file(export_to, text);
   std::cerr << "wrote " << export_to << " (" << text.size() << " bytes)\n";
   if (!options.job.empty()) {
     std::cerr << "on the old machine:  python " << std::filesystem::path(export_to).filename().string()

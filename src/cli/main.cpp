@@ -1,4 +1,7 @@
 // Arguments and exit codes; the commands are in commands.h.
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
@@ -116,9 +119,16 @@ int parse_and_run(int argc, char** argv) {
 // A bug of ours: the text goes to a file that the user can send.
 int internal_fault(const std::string& what, const std::string& command) {
   const std::filesystem::path log = std::filesystem::temp_directory_path() / "tpupilot-fault.log";
-  std::ofstream(log, std::ios::app) << "tpupilot " TPUPILOT_VERSION "\ncommand: " << command << "\n" << what << "\n\n";
-  std::cerr << "tpupilot: internal fault (a bug in tpupilot): " << what << "\nThe log is in " << log.string() << ".\n";
+  std::ofstream out(log, std::ios::app);
+  out << "tpupilot " TPUPILOT_VERSION "\ncommand: " << command << "\n" << what << "\n\n";
+  std::cerr << "tpupilot: internal fault (a bug in tpupilot): " << what << "\n"
+            << (out.flush() ? "The log is in " : "The log cannot be written to ") << log.string() << ".\n";
   return static_cast<int>(Exit::Internal);
+}
+
+bool is_pipe(int descriptor) {
+  struct stat info{};
+  return fstat(descriptor, &info) == 0 && S_ISFIFO(info.st_mode);
 }
 
 }  // namespace
@@ -127,7 +137,9 @@ int main(int argc, char** argv) {
   const std::string command = tpupilot::cli::shell_command(argc, argv);
   tpupilot::cli::watch_signals();
   try {
-    return parse_and_run(argc, argv);
+    const int code = parse_and_run(argc, argv);
+    if (std::cout.flush() || is_pipe(STDOUT_FILENO)) return code;  // a reader may leave early
+    throw tpupilot::pilot::Error("[stdout] the result cannot be written: the file or device behind it is full.");
   } catch (const tpupilot::pilot::Error& error) {
     if (error.code() == Exit::Internal) return internal_fault(error.what(), command);
     std::cerr << "tpupilot: " << error.what() << "\n";

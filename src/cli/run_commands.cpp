@@ -30,12 +30,6 @@ json read_sheet(const fs::path& folder) {
   return sheet;
 }
 
-void write_html(const json& sheet, const fs::path& folder) {
-  std::ofstream out(folder / "report.html", std::ios::binary);
-  out << report::html(sheet);
-  if (!out.flush()) throw pilot::Error("[report] cannot write " + (folder / "report.html").string() + ".");
-}
-
 // With --json stdout always holds one document, also when there is no result.
 template <typename Function>
 int with_json_errors(bool as_json, Function&& function) {
@@ -70,6 +64,7 @@ void watch_signals() {
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is met as an error of the write, like a full disk
 }
 
 std::string shell_command(int argc, char** argv) {
@@ -90,6 +85,7 @@ std::string shell_command(int argc, char** argv) {
 int run_command(pilot::RunOptions options, bool as_json) {
   return with_json_errors(as_json, [&] {
     TerminalProgress progress(as_json);
+    options.page = report::html;
     const pilot::RunOutcome outcome = pilot::run(options, progress);
     if (options.dry_run) {
       if (as_json)
@@ -98,7 +94,6 @@ int run_command(pilot::RunOptions options, bool as_json) {
         show_plan(outcome.sheet);
       return 0;
     }
-    write_html(outcome.sheet, outcome.folder);
     if (as_json)
       std::cout << outcome.sheet.dump(2) << "\n";
     else
@@ -147,7 +142,7 @@ int doctor_command(pilot::RunOptions options, bool as_json) {
 
 int report_command(const std::string& run_folder) {
   const json sheet = read_sheet(run_folder);
-  write_html(sheet, run_folder);
+  pilot::write_file(fs::path(run_folder) / "report.html", report::html(sheet));
   std::cout << report::terminal_text(sheet, color_wanted(STDOUT_FILENO));
   std::cerr << "report: " << (fs::path(run_folder) / "report.html").string() << "\n";
   return 0;

@@ -1,16 +1,12 @@
 #include "evidence/run_folder.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <sstream>
 
 #include "evidence/digest.h"
 #include "evidence/errors.h"
+#include "evidence/write_file.h"
 
 namespace tpupilot::evidence {
 
@@ -53,10 +49,6 @@ std::string without_nan(const std::string& line) {
   return text;
 }
 
-[[noreturn]] void cannot_write(const fs::path& file) {
-  throw Error("[run folder] cannot write " + file.string() + ": " + std::strerror(errno) + ".");
-}
-
 }  // namespace
 
 std::optional<json> parse_event(const std::string& line) {
@@ -69,7 +61,6 @@ std::optional<json> parse_event(const std::string& line) {
 
 RunFolder::RunFolder(fs::path folder, json draft, const std::string& worker_source)
     : folder_(std::move(folder)), manifest_(std::move(draft)) {
-  std::error_code failed;
   const json before = read_manifest(folder_);
   if (before.is_object()) {
     if (before.value("finished", true)) {
@@ -83,21 +74,37 @@ RunFolder::RunFolder(fs::path folder, json draft, const std::string& worker_sour
     manifest_ = before;
     taken_up_ = true;
     refuse_damaged_logs();
-    return;
+  } else {
+    if (!before.is_null())
+      throw Error("[run folder] " + (folder_ / "manifest.json").string() +
+                  " is damaged; name another folder with --out.");
+    refuse_foreign_files();
   }
-  if (!before.is_null())
-    throw Error("[run folder] " + (folder_ / "manifest.json").string() +
-                " is damaged; name another folder with --out.");
-  if (fs::exists(folder_, failed) && !fs::is_empty(folder_, failed)) {
+  fill(worker_source);
+}
+
+// A run may have been killed inside its very first write.
+void RunFolder::refuse_foreign_files() const {
+  std::error_code failed;
+  for (const auto& entry : fs::directory_iterator(folder_, failed)) {
+    if (entry.path().filename() == "manifest.json.tmp") continue;
     throw Error("[run folder] " + folder_.string() + " is not empty and holds no run; name another folder with --out.");
   }
+}
+
+// The manifest first: with it, whatever is still missing is a run that goes on.
+void RunFolder::fill(const std::string& worker_source) {
+  std::error_code failed;
+  fs::create_directories(folder_, failed);
+  if (failed) cannot_write(folder_, failed.value());
+  if (!taken_up_) save();
   for (const char* side : {"reference", "candidate"}) {
     for (const char* inside : {"tensors", "checkpoints", "requests", "exports"}) {
       fs::create_directories(folder_ / side / inside, failed);
-      if (failed)
-        throw Error("[run folder] cannot make " + (folder_ / side / inside).string() + ": " + failed.message() + ".");
+      if (failed) cannot_write(folder_ / side / inside, failed.value());
     }
   }
+  if (manifest_.at("files").contains("worker.py")) return;
   write("worker.py", worker_source);
   add_file("worker.py");
 }
@@ -133,21 +140,7 @@ std::set<std::string> RunFolder::done() const {
   return names;
 }
 
-void RunFolder::write(const std::string& relative, const std::string& text) {
-  const fs::path file = folder_ / relative, temporary = folder_ / (relative + ".tmp");
-  const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (descriptor < 0) cannot_write(temporary);
-  for (size_t at = 0; at < text.size();) {
-    const ssize_t wrote = ::write(descriptor, text.data() + at, text.size() - at);
-    if (wrote < 0) {
-      ::close(descriptor);
-      cannot_write(temporary);
-    }
-    at += static_cast<size_t>(wrote);
-  }
-  const bool kept = ::fsync(descriptor) == 0;
-  if (::close(descriptor) != 0 || !kept || ::rename(temporary.c_str(), file.c_str()) != 0) cannot_write(file);
-}
+void RunFolder::write(const std::string& relative, const std::string& text) { write_file(folder_ / relative, text); }
 
 void RunFolder::save() { write("manifest.json", manifest_.dump(2) + "\n"); }
 
@@ -179,6 +172,8 @@ void RunFolder::adopt(const fs::path& other, const std::string& side, const std:
     std::error_code failed;
     fs::create_directories((folder_ / name).parent_path(), failed);
     fs::copy_file(other / name, folder_ / name, fs::copy_options::overwrite_existing, failed);
+    if (failed == std::errc::no_space_on_device || failed == std::errc::file_too_large)
+      cannot_write(folder_ / name, failed.value());
     manifest_["files"][name] = file;
     verified_.erase(name);
     if (const std::string wrong = failed ? name + " cannot be copied: " + failed.message() : damage(name);

@@ -39,7 +39,7 @@ class RunFolder {
   // the tasks in `without`, nor the checkpoints of their names. Error (NotJudged) if a file is not as it was recorded.
   void adopt(const std::filesystem::path& other, const std::string& side, const std::set<std::string>& without);
   void set(const std::string& key, const nlohmann::json& value);     // of the manifest; saved at once
-  void write(const std::string& relative, const std::string& text);  // temporary file, fsync, rename
+  void write(const std::string& relative, const std::string& text);  // write_file()
 
   // All events of a side in file order, read again if the file grew. A torn last line is left out.
   const std::vector<nlohmann::json>& events(const std::string& side) const;
@@ -49,6 +49,8 @@ class RunFolder {
  private:
   void save();
   void refuse_damaged_logs() const;
+  void refuse_foreign_files() const;
+  void fill(const std::string& worker_source);
   void record_new_files(const std::string& side);
 
   std::filesystem::path folder_;

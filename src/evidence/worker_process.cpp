@@ -13,6 +13,7 @@
 
 #include "evidence/errors.h"
 #include "evidence/run_folder.h"
+#include "evidence/write_file.h"
 
 namespace tpupilot::evidence {
 
@@ -22,13 +23,11 @@ namespace fs = std::filesystem;
 namespace {
 
 // In the child, between fork and exec. Writes errno to `report` if it cannot start.
-[[noreturn]] void become(const Command& command, int report) {
+[[noreturn]] void become(const Command& command, pid_t pilot, int out, int err, int report) {
   ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a pilot that dies takes its workers along
-  const int in = ::open("/dev/null", O_RDONLY);
-  const int out = ::open(command.out.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
-  const int err = ::open(command.err.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
-  ::dup2(in, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);      // a pilot that dies takes its workers along
+  if (::getppid() != pilot) ::_exit(127);  // it died before that
+  ::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), 0);
   ::dup2(out, 1);
   ::dup2(err, 2);
   for (const auto& [name, value] : command.environment) ::setenv(name.c_str(), value.c_str(), 1);
@@ -40,18 +39,34 @@ namespace {
   for (const std::string& word : command.words) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   std::signal(SIGPIPE, SIG_DFL);
-  if (out >= 0 && err >= 0 && ::chdir(command.folder.c_str()) == 0) ::execvp(words[0], words.data());
+  if (::chdir(command.folder.c_str()) == 0) ::execvp(words[0], words.data());
   const int why = errno;
   if (::write(report, &why, sizeof why) < 0) ::_exit(126);
   ::_exit(127);
 }
 
+class Log {
+ public:
+  explicit Log(const fs::path& file)
+      : descriptor_(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
+    if (descriptor_ < 0) cannot_write(file, errno);
+  }
+  ~Log() { ::close(descriptor_); }
+  Log(const Log&) = delete;
+  Log& operator=(const Log&) = delete;
+  int get() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
 pid_t spawn(const Command& command) {
+  const Log out(command.out), err(command.err);
   int report[2];
   if (::pipe2(report, O_CLOEXEC) != 0)
     throw Error(std::string("[worker] no pipe: ") + std::strerror(errno), Exit::Internal);
-  const pid_t pid = ::fork();
-  if (pid == 0) become(command, report[1]);
+  const pid_t pilot = ::getpid(), pid = ::fork();
+  if (pid == 0) become(command, pilot, out.get(), err.get(), report[1]);
   ::close(report[1]);
   int why = 0;
   const bool failed = pid < 0 || ::read(report[0], &why, sizeof why) == sizeof why;

@@ -5,6 +5,7 @@
 #include "pilot/comparison.h"
 #include "pilot/context.h"
 #include "pilot/families.h"
+#include "pilot/job_error.h"
 #include "pilot/plan.h"
 
 namespace tpupilot::pilot::checkpoint {
@@ -115,7 +116,34 @@ CheckResult resume(const Context& context) {
                       measured, kCandidateEvents);
 }
 
+namespace {
+
+// What a side raised when it loaded the other's file; "" if it raised nothing.
+std::string refusal(const Context& context, const std::string& side, const std::string& task, const std::string& what) {
+  if (context.ended(side, task)) return "";
+  const auto error = context.error(side, task);
+  return error ? what + ": " + describe_error(*error) : "";
+}
+
+// A checkpoint that does not load is evidence against, not missing evidence.
+std::string first_refusal(const Context& context) {
+  const std::string refusals[] = {
+      refusal(context, "candidate", "portable", "the reference's checkpoint does not load on the candidate"),
+      refusal(context, "reference", "portable-back", "the checkpoint that came back from the candidate does not load"),
+      refusal(context, "reference", "torch-file",
+              "the candidate's torch.save file does not load with map_location=\"cpu\" where the device is not "
+              "installed (save CPU tensors and plain values, no device)")};
+  for (const std::string& words : refusals) {
+    if (!words.empty()) return words;
+  }
+  return "";
+}
+
+}  // namespace
+
 CheckResult portable(const Context& context) {
+  if (const std::string refused = first_refusal(context); !refused.empty())
+    return stop_or_pass(refused, "", {{"error", refused}}, {"candidate/events.jsonl", "reference/events.jsonl"});
   context.checkpoint("reference", "base", "known-good");
   context.need("candidate", "portable", "state");
   context.need("reference", "portable-back", "state");

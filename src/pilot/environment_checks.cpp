@@ -7,6 +7,7 @@
 
 #include "pilot/context.h"
 #include "pilot/families.h"
+#include "pilot/packages.h"
 #include "pilot/profile.h"
 
 namespace tpupilot::pilot::environment {
@@ -52,6 +53,15 @@ json differences(const json& reference, const json& candidate) {
     if (!reference.contains(name)) found[name] = {{"reference", nullptr}, {"candidate", value}};
   }
   return found;
+}
+
+// For the reader of a rerun. Whether it is the one variable that changed is asked where all of them are known.
+std::string since_parent(const json& changes) {
+  std::string words;
+  for (const auto& [side, packages] : changes.items()) {
+    if (!packages.empty()) words += "; since the parent run the " + side + " changed: " + describe_changes(packages);
+  }
+  return words;
 }
 
 }  // namespace
@@ -103,9 +113,12 @@ CheckResult pinned(const Context& context) {
     measured[side] = {{"packages", packages.size()}, {"lock_sha256", context.lock_hash(side)}};
   }
   measured["without_record"] = unpinned;
+  measured["changed_since_parent"] = package_changes_since(context);
   std::vector<std::string> evidence = {"reference/lock.json", "candidate/lock.json"};
   if (unpinned.empty())
-    return result(Verdict::Pass, measured, "every package has a version and a RECORD hash", evidence);
+    return result(Verdict::Pass, measured,
+                  "every package has a version and a RECORD hash" + since_parent(measured["changed_since_parent"]),
+                  evidence);
   return result(Verdict::NotJudged, measured,
                 std::to_string(unpinned.size()) + " packages have no version or no RECORD file, first " +
                     unpinned[0].get<std::string>() + "; install them with pip",

@@ -1,14 +1,17 @@
 #include "pilot/pilot.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <ctime>
 #include <functional>
 
 #include "evidence/digest.h"
+#include "evidence/write_file.h"
 #include "numerics/error.h"
 #include "pilot/context.h"
 #include "pilot/divergence.h"
 #include "pilot/job_error.h"
+#include "pilot/packages.h"
 #include "pilot/plan.h"
 #include "pilot/recorded.h"
 #include "pilot/rerun.h"
@@ -84,6 +87,7 @@ json draft_manifest(const Job& job, const RunOptions& options) {
           {"finished", false},
           {"comparable",
            {{"job_sha256", job_facts["sha256"]},
+            {"reference.environment_sha256", nullptr},
             {"candidate.environment_sha256", nullptr},
             {"candidate.plugin_sha256", nullptr}}},
           {"tasks", json::object()},
@@ -209,13 +213,14 @@ class Run {
     std::sort(asked_.begin(), asked_.end());
     asked_.erase(std::unique(asked_.begin(), asked_.end()), asked_.end());
     if (asked_.empty()) throw Error("[pilot] `gates` is empty: ask for at least gate 0.");
-    const Parent parent = read_parent(options_.parent);
+    parent_ = read_parent(options_.parent);
     draft_ = draft_manifest(job_, options_);
-    refuse_bad_rerun(parent, draft_);
-    draft_["parent_manifest"] = parent.manifest.is_null()
+    refuse_bad_rerun(parent_, draft_);
+    draft_["parent_manifest"] = parent_.manifest.is_null()
                                     ? json()
-                                    : json{{"settings", parent.manifest.at("settings")},
-                                           {"comparable", parent.manifest.value("comparable", json::object())}};
+                                    : json{{"settings", parent_.manifest.at("settings")},
+                                           {"comparable", parent_.manifest.value("comparable", json::object())},
+                                           {"locks", parent_.locks}};
     folder_ = run_folder(job_, options_, draft_);
   }
 
@@ -266,16 +271,24 @@ class Run {
   void refuse_failure(const Failure& failure, const RunState& state) {
     const std::string who = failure.side + "/" + failure.task + " ";
     const std::string logs = "\nIts log is " + (state.folder() / failure.side / "stderr.log").string() + ".";
-    if (failure.error && (failure.side == "reference" || failure.exit_code == 2)) {
+    if (failure.exit_code == kCannotWrite) refuse_full_disk(failure, state);
+    if (failure.error && (is_of_reference(failure) || failure.exit_code == 2)) {
       throw Error("[job] " + who + "raised " + trimmed_traceback(*failure.error));
     }
-    if (failure.side == "reference" || failure.task == "environment") {
+    if (is_of_reference(failure) || failure.task == "environment") {
       const bool broken = failure.exit_code != 0;
       throw Error("[worker] " + who + failure.why + "." + logs +
                       (broken ? "" : "\nFinished tasks are kept: the same command goes on."),
                   broken ? Exit::Usage : Exit::NotJudged);
     }
     if (!failure.error) unfinished_ = true;
+  }
+
+  // Where the worker could not even say so, it is the file of its events that had no room.
+  [[noreturn]] static void refuse_full_disk(const Failure& failure, const RunState& state) {
+    if (!failure.error) evidence::cannot_write(state.folder() / failure.side / "events.jsonl", ENOSPC);
+    throw Error("[worker] " + failure.side + "/" + failure.task + ": " + failure.error->value("message", "") +
+                " Finished tasks are kept: the same command goes on and repeats none of them.");
   }
 
   void record_environments(RunState& state, const Context& context) {
@@ -285,13 +298,14 @@ class Run {
       const json& lock = environment.at("packages");
       state.write(side + "/lock.json", lock.dump(1) + "\n");
       state.add_file(side + "/lock.json");
+      comparable[side + ".environment_sha256"] =
+          evidence::sha256_of(json{environment.value("python", json()), context.lock_hash(side)});
     }
     const json candidate = context.need("candidate", "environment", "environment");
-    comparable["candidate.environment_sha256"] =
-        evidence::sha256_of(json{candidate.value("python", json()), context.lock_hash("candidate")});
     const json backend = candidate.value("device", json::object()).value("backend", json());
     comparable["candidate.plugin_sha256"] = backend.is_object() ? backend.value("plugin_sha256", json()) : json();
     state.set("comparable", comparable);
+    refuse_bad_rerun(parent_, state.manifest(), package_changes_since(context));
   }
 
   void judge(Gate gate, RunState& state, const Context& context) {
@@ -313,6 +327,7 @@ class Run {
   RunOutcome finish(RunState& state, const Context& context, int last) {
     const json sheet = build_sheet({context, asked_, last, divergence_});
     state.write("sheet.json", sheet.dump(2) + "\n");
+    if (options_.page) state.write("report.html", options_.page(sheet));
     state.set("finished", !unfinished_);
     if (unfinished_) progress_.note("a worker was killed or hung: the same command runs what is missing.");
     return {sheet, folder_};
@@ -346,12 +361,15 @@ class Run {
   Job job_;
   json draft_;
   fs::path folder_;
+  Parent parent_;
   std::vector<int64_t> asked_;
   std::string divergence_;
   bool unfinished_ = false;
 };
 
 }  // namespace
+
+void write_file(const fs::path& file, const std::string& text) { evidence::write_file(file, text); }
 
 RunOutcome run(const RunOptions& options, Progress& progress) { return Run(options, progress).run(); }
 

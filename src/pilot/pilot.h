@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -25,7 +26,8 @@ struct RunOptions {
   bool record = false;  // the reference side only, for a later run elsewhere
   std::string command;  // for the sheet: repeats this run
   std::string tool_version;
-  std::string worker_source;  // text of worker.py
+  std::string worker_source;                                     // text of worker.py
+  std::function<std::string(const nlohmann::json& sheet)> page;  // report.html, which a run is finished with
   const std::atomic<bool>* interrupted = nullptr;
 };
 
@@ -43,6 +45,9 @@ RunOutcome record(const RunOptions& options, Progress& progress);
 
 // What a machine without tpupilot needs to record the reference side of a job: the worker's text with the plan in it.
 std::string standalone_recorder(const RunOptions& options);
+
+// A whole file or none. Error (Usage) that names it if it cannot be written.
+void write_file(const std::filesystem::path& file, const std::string& text);
 
 Exit exit_code(const nlohmann::json& sheet);
 

@@ -10,8 +10,8 @@ std::string Process::name() const { return side + "/" + tasks.front().name; }
 
 const std::vector<std::string_view>& fault_kinds() {
   static const std::vector<std::string_view> kinds = {
-      "drop-gradient", "scale-weight", "swap-labels", "lose-optimizer-state", "lose-rng-state", "skip-update",
-      "bfloat16",      "nan-gradient", "stale-data"};
+      "drop-gradient", "scale-weight", "swap-labels",  "lose-optimizer-state", "lose-rng-state",
+      "skip-update",   "bfloat16",     "nan-gradient", "stale-data",           "device-tag"};
   return kinds;
 }
 

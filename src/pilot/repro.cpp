@@ -1,9 +1,8 @@
 #include "pilot/repro.h"
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "pilot/errors.h"
+#include "evidence/write_file.h"
 
 namespace tpupilot::pilot {
 
@@ -112,14 +111,9 @@ void write_repro(const Repro& repro, const fs::path& folder) {
                                                      {repro.candidate, "candidate.safetensors"}};
   for (const auto& [from, to] : copies) {
     if (!failed) fs::copy_file(from, folder / to, fs::copy_options::overwrite_existing, failed);
-    if (failed)
-      throw Error("[isolate] cannot copy " + from.string() + " to " + (folder / to).string() + ": " + failed.message(),
-                  Exit::Internal);
+    if (failed) evidence::cannot_write(folder / to, failed.value());
   }
-  std::ofstream out(folder / "repro.py");
-  out << script_of(repro);
-  out.close();
-  if (!out) throw Error("[isolate] cannot write " + (folder / "repro.py").string(), Exit::Internal);
+  evidence::write_file(folder / "repro.py", script_of(repro));
 }
 
 }  // namespace tpupilot::pilot

@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "pilot/errors.h"
+#include "pilot/packages.h"
 
 namespace tpupilot::pilot {
 
@@ -43,7 +44,13 @@ json flat(const json& manifest) {
 
 Parent read_parent(const fs::path& folder) {
   if (folder.empty()) return {};
-  return {read_json(folder / "manifest.json"), read_json(folder / "sheet.json")};
+  Parent parent{read_json(folder / "manifest.json"), read_json(folder / "sheet.json"), json::object()};
+  for (const char* side : {"reference", "candidate"}) {
+    std::ifstream in(folder / side / "lock.json");
+    parent.locks[side] = json::parse(in, nullptr, false);
+    if (!parent.locks[side].is_array()) parent.locks.erase(side);
+  }
+  return parent;
 }
 
 json comparable_differences(const json& parent, const json& now) {
@@ -52,15 +59,24 @@ json comparable_differences(const json& parent, const json& now) {
   for (const auto& [name, value] : after.items()) {
     if (before.contains(name) && before[name] != value) changed[name] = {{"parent", before[name]}, {"now", value}};
   }
+  // One interpreter that serves both sides is one variable.
+  const char *reference = "reference.environment_sha256", *candidate = "candidate.environment_sha256";
+  if (changed.contains(reference) && changed.contains(candidate) && changed[reference] == changed[candidate])
+    changed.erase(reference);
   return changed;
 }
 
-void refuse_bad_rerun(const Parent& parent, const json& manifest) {
+void refuse_bad_rerun(const Parent& parent, const json& manifest, const json& packages) {
   if (parent.manifest.is_null()) return;
   const json changed = comparable_differences(parent.manifest, manifest);
   if (changed.size() > 1) {
     std::string names;
-    for (const auto& [name, values] : changed.items()) names += (names.empty() ? "" : ", ") + name;
+    for (const auto& [name, values] : changed.items()) {
+      names += (names.empty() ? "" : ", ") + name;
+      const std::string side = name.substr(0, name.find('.'));
+      if (name == side + ".environment_sha256" && packages.contains(side))
+        names += " (" + describe_changes(packages[side]) + ")";
+    }
     throw Error("[--parent] a rerun may change one variable; this one changes " + std::to_string(changed.size()) +
                 ": " + names + ". Change one at a time, or run without --parent.");
   }

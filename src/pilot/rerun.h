@@ -8,6 +8,7 @@ namespace tpupilot::pilot {
 
 struct Parent {
   nlohmann::json manifest, sheet;  // null without a parent
+  nlohmann::json locks;            // {side: its lock.json}
 };
 
 // Reads manifest.json and sheet.json of `folder`; Error (Usage) if it is no finished run folder.
@@ -19,7 +20,8 @@ Parent read_parent(const std::filesystem::path& folder);
 nlohmann::json comparable_differences(const nlohmann::json& parent, const nlohmann::json& now);
 
 // Error (Usage) if more than one comparable key differs, or if the parent did not pass and this run raises chips, world
-// size or topology.
-void refuse_bad_rerun(const Parent& parent, const nlohmann::json& manifest);
+// size or topology. `packages`: {side: package_changes()} since the parent, to name what changed in an environment.
+void refuse_bad_rerun(const Parent& parent, const nlohmann::json& manifest,
+                      const nlohmann::json& packages = nlohmann::json::object());
 
 }  // namespace tpupilot::pilot

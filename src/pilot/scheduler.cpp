@@ -49,7 +49,7 @@ class Schedule {
         throw Interrupted(
             "[run] interrupted; the workers are stopped and their finished tasks are kept: the same command goes on.");
       }
-      if (reference_failed())
+      if (is_hopeless())
         active_.clear(), waiting_.clear();
       else
         std::this_thread::sleep_for(std::chrono::milliseconds(killing() ? 1 : 15));
@@ -85,9 +85,10 @@ class Schedule {
                        [](const Active& active) { return active.process.kill_in_save; });
   }
 
-  bool reference_failed() const {
-    return std::any_of(failures_.begin(), failures_.end(),
-                       [](const Failure& failure) { return failure.side == "reference"; });
+  bool is_hopeless() const {
+    return std::any_of(failures_.begin(), failures_.end(), [](const Failure& failure) {
+      return failure.exit_code == kCannotWrite || is_of_reference(failure);
+    });
   }
 
   // False when the process is over.
@@ -126,6 +127,7 @@ class Schedule {
   void read_events(Active& active) {
     for (const json& event : active.worker->new_events()) {
       active.last_event = Clock::now();
+      launcher_.event(active.process.side, event);
       const std::string kind = event.value("event", "");
       if (kind == "task.end")
         finish_task(active, event.value("task", ""), event.value("seconds", 0.0));
@@ -177,6 +179,10 @@ class Schedule {
 };
 
 }  // namespace
+
+bool is_of_reference(const Failure& failure) {
+  return failure.side == "reference" && !tasks_after_the_candidate().contains(failure.task);
+}
 
 std::vector<Process> remaining(const std::vector<Process>& plan, const std::set<std::string>& done) {
   std::vector<Process> left;

@@ -32,6 +32,8 @@ class Launcher {
  public:
   virtual ~Launcher() = default;
   virtual std::unique_ptr<RunningWorker> launch(const Process& process) = 0;
+  // Whatever a worker says, in order, before anything follows from it. May throw: the workers are then stopped.
+  virtual void event(const std::string& /*side*/, const nlohmann::json& /*event*/) {}
   // A task ended (or was killed on purpose): its files are complete.
   virtual void task_done(const std::string& side, const std::string& task) = 0;
 };
@@ -43,13 +45,20 @@ struct Failure {
   int exit_code = 0;                    // of the worker; 0 if a signal or the pilot ended it
 };
 
+// The old environment itself failed; what it only could not do with the candidate's files is for the checks to judge.
+bool is_of_reference(const Failure& failure);
+
 struct ScheduleOptions {
   double step_timeout = 600;  // seconds without an event
   const std::atomic<bool>* interrupted = nullptr;
 };
 
+// The worker's own exit code for a file that it cannot write; its error event names the file, if that could be written.
+inline constexpr int kCannotWrite = 3;
+
 // `done` (side/task) grows with every task that ends; tasks in it are not run. A failure on the reference ends the
-// others too: nothing can be compared any more. Throws Interrupted after all workers are gone.
+// others too: nothing can be compared any more. So does a file that cannot be written. Throws Interrupted after all
+// workers are gone.
 std::vector<Failure> run_processes(const std::vector<Process>& plan, std::set<std::string>& done, Launcher& launcher,
                                    const ScheduleOptions& options, Progress& progress);
 

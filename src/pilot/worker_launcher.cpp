@@ -4,6 +4,7 @@
 
 #include "evidence/worker_process.h"
 #include "pilot/errors.h"
+#include "pilot/packages.h"
 
 namespace tpupilot::pilot {
 
@@ -101,6 +102,23 @@ std::unique_ptr<RunningWorker> WorkerLauncher::launch(const Process& process) {
   std::set<std::string> tasks = {""};
   for (const Task& task : process.tasks) tasks.insert(task.name);
   return std::make_unique<Worker>(evidence::WorkerProcess::start(command, side / "events.jsonl", std::move(tasks)));
+}
+
+// A worker says at its start what is installed: all evidence of a side comes from one environment, or the run is
+// refused.
+void WorkerLauncher::event(const std::string& side, const json& event) {
+  const bool elsewhere = side == "reference" && !job_.settings.text("reference", "evidence").empty();
+  if (event["event"] != "packages" || elsewhere || !state_.done().contains(side + "/environment")) return;
+  json recorded;
+  for (const json& known : state_.events(side)) {
+    if (known["event"] == "environment") recorded = known;
+  }
+  const std::string changed = recorded.is_null() ? "" : environment_change(recorded, event);
+  if (changed.empty()) return;
+  throw Error(
+      "[env.pinned] the " + side + "'s environment changed since this run began: " + changed +
+      ". Evidence of two environments cannot be compared: put the former back, and the same command goes on; or "
+      "begin a new run (--fresh, or another --out), with --parent if this is the one variable under test.");
 }
 
 }  // namespace tpupilot::pilot

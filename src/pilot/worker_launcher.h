@@ -18,6 +18,7 @@ class WorkerLauncher : public Launcher {
  public:
   WorkerLauncher(const Job& job, RunState& state) : job_(job), state_(state) {}
   std::unique_ptr<RunningWorker> launch(const Process& process) override;
+  void event(const std::string& side, const nlohmann::json& event) override;
   void task_done(const std::string& side, const std::string& task) override { state_.task_done(side, task); }
 
  private:

@@ -73,6 +73,7 @@ def test_run_folder_holds_everything(clean):
         ("bfloat16", "par.forward"),
         ("nan-gradient", "par.gradients"),
         ("stale-data", "ckpt.resume"),
+        ("device-tag", "ckpt.portable"),
         ("scale-weight", "par.next-step"),  # a batch norm hides it from the outputs
     ],
 )

@@ -1,5 +1,6 @@
 """The pilot against the device that this project brings, on the CPU plugin."""
 
+import json
 import shutil
 
 import pytest
@@ -57,6 +58,47 @@ def test_an_op_that_falls_back_is_no_pass(pilot):
     pilot.environment["TPUPILOT_FALLBACK"] = "warn"
     code, sheet, _ = pilot.run(JOBS / "unsupported_op", device="tpu")
     assert code == 1 and check(sheet, "env.settings")["verdict"] == "stop"  # gate 0 stops before it can hide anything
+
+
+def test_a_fallback_that_the_job_itself_allows_is_caught(pilot):
+    code, sheet, _ = pilot.run(JOBS / "falls_back", "--set", "job.steps=3", device="tpu")
+    placement = check(sheet, "par.placement")
+    assert code == 1 and placement["verdict"] == "stop", placement["why"]
+    assert placement["measured"]["fallbacks"] > 0 or placement["measured"]["cpu_ops_on_device_data"], placement
+    assert check(sheet, "par.loss")["verdict"] == "pass", "the numbers alone do not show it"
+
+
+def test_a_step_that_leaves_the_device_is_caught(pilot):
+    code, sheet, _ = pilot.run(JOBS / "leaves_the_device", "--set", "job.steps=3", device="tpu")
+    placement = check(sheet, "par.placement")
+    assert code == 1 and placement["verdict"] == "stop" and "ran on the CPU" in placement["why"], placement["why"]
+    assert check(sheet, "par.loss")["verdict"] == "pass", "the numbers alone do not show it"
+
+
+def test_a_device_tag_in_the_checkpoint_is_caught(pilot):
+    code, sheet, errors = pilot.run(JOBS / "device_tag", "--set", "job.steps=3", device="tpu")
+    portable = check(sheet, "ckpt.portable")
+    assert code == 1 and portable["verdict"] == "stop", errors
+    assert "does not load" in portable["why"] and "tpu" in portable["why"] and "job.py:" in portable["why"]
+    assert check(sheet, "ckpt.resume")["verdict"] == "pass", "on the device itself all is well"
+    portable_job = pilot.out.parent / "cpu"
+    straight = type(pilot)(portable_job)
+    code, sheet, errors = straight.run(JOBS / "device_tag", "--set", "job.steps=3")
+    assert code == 0 and check(sheet, "ckpt.portable")["verdict"] == "pass", errors
+
+
+def test_out_of_memory_on_the_device_is_a_stop_that_names_it(pilot):
+    code, sheet, errors = pilot.run(JOBS / "too_large", "--set", "job.steps=4", device="tpu")
+    assert code == 1 and sheet["verdict"] == "stop", errors
+    for name in ("par.forward", "par.loss", "par.gradients"):
+        why = check(sheet, name)["why"]
+        assert check(sheet, name)["verdict"] == "stop" and "OutOfMemoryError" in why and "job.py:" in why, why
+        assert "zero_" in why and "17592186044416 bytes" in why and "smaller batch" in why, why
+    assert check(sheet, "par.noise-floor")["verdict"] == "pass"
+    manifest = json.loads((pilot.out / "manifest.json").read_text())
+    for name in ("reference/base", "reference/repeat", "candidate/until"):
+        assert (name in manifest["tasks"]) == (name != "candidate/until"), "what was gained is kept"
+    assert any(name.startswith("candidate/tensors/base.gradients.0") for name in sheet["files"]), sheet["files"]
 
 
 def test_a_plugin_that_is_too_old_stops_gate_zero(pilot):

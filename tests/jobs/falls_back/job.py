@@ -1,0 +1,25 @@
+"""Switches the CPU fallback on by itself, where no environment variable shows it."""
+
+import torch
+
+
+def model():
+    return torch.nn.Linear(6, 3)
+
+
+def batch(step):
+    return torch.randn(4, 6, generator=torch.Generator().manual_seed(step))
+
+
+def loss(model, batch):
+    if batch.device.type == "tpu":
+        import tpupilot
+
+        tpupilot._C.set_fallback("allow")
+    with torch.no_grad():
+        scale = torch.special.bessel_j0(batch).mean()  # the device has no row for it
+    return (model(batch).square() * (1 + scale)).mean()
+
+
+def optimizer(model):
+    return torch.optim.SGD(model.parameters(), lr=0.1)
