@@ -13,8 +13,8 @@ struct Target {
 
   Precision precision = Precision::Highest;
 
-  // Quirks, each found by probing the plugin once at start.
-  bool atan_by_atan2 = false;  // chlo.atan f64 gives wrong values
+  // Quirks, each found by probing the plugin (src/quirks/).
+  bool atan_by_atan2 = false;  // chlo.atan of a vector of f64 gives wrong values; so does atan2 by a constant
 
   bool cpu() const { return platform == Platform::Cpu; }
 };

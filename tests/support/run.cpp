@@ -1,6 +1,7 @@
 #include "support/run.h"
 
 #include "pjrt/client.h"
+#include "support/plugin.h"
 
 namespace tpupilot::test {
 namespace {
@@ -49,7 +50,7 @@ pjrt::Shape shape_of(const hlo::Type& type) { return {pjrt_type(type.elem), type
 
 // Never destroyed, as the plugin's own client is not.
 pjrt::Client& client() {
-  static const auto* client = new auto(pjrt::Client::create(pjrt::Plugin::load(TPUPILOT_TEST_PLUGIN)));
+  static const auto* client = new auto(pjrt::Client::create(pjrt::Plugin::load(cpu_plugin())));
   return **client;
 }
 
