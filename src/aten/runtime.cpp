@@ -143,7 +143,9 @@ std::string plugin_path() {
 bool available() noexcept {
   try {
     const std::string path = plugin_path();
-    return !path.empty() && std::filesystem::exists(path);
+    if (path.empty() || !std::filesystem::exists(path)) return false;
+    pjrt::require_hardware(path);
+    return true;
   } catch (...) {
     return false;
   }

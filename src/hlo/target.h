@@ -14,7 +14,8 @@ struct Target {
   Precision precision = Precision::Highest;
 
   // Quirks, each found by probing the plugin (src/quirks/).
-  bool atan_by_atan2 = false;  // chlo.atan of a vector of f64 gives wrong values; so does atan2 by a constant
+  // atan2(y, x) of vectors of f64, and chlo.atan with it, gives wrong values where x is a constant.
+  bool constant_atan2_is_wrong = false;
 
   bool cpu() const { return platform == Platform::Cpu; }
 };

@@ -49,10 +49,11 @@ bool has_tpu(const fs::path& root) {
   return has_numbered(root / "dev/vfio", "") && on_pci_bus(root, "0x1ae0");
 }
 
-// /dev/dxg: the GPU of a Windows host, in its Linux subsystem.
+// /dev/nvmap: a GPU on the processor's own chip; /dev/dxg: that of a Windows host, in its Linux subsystem.
 bool has_nvidia_gpu(const fs::path& root) {
   std::error_code ignored;
-  return has_numbered(root / "dev", "nvidia") || fs::exists(root / "dev/dxg", ignored);
+  return has_numbered(root / "dev", "nvidia") || fs::exists(root / "dev/nvmap", ignored) ||
+         fs::exists(root / "dev/dxg", ignored);
 }
 
 const KnownPlugin* known_by_file(std::string_view plugin) {

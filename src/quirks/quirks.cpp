@@ -27,7 +27,7 @@ struct Probe {
 };
 
 constexpr std::array<Probe, 1> kProbes = {{
-    {"atan_by_atan2", &hlo::Target::atan_by_atan2, "chlo.atan", [](double x) { return std::atan(x); }},
+    {"constant_atan2_is_wrong", &hlo::Target::constant_atan2_is_wrong, "chlo.atan", [](double x) { return std::atan(x); }},
 }};
 
 std::string program_of(const Probe& probe) {

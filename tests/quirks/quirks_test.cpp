@@ -21,7 +21,7 @@ double largest_error_of_atan(const hlo::Target& target, const pjrt::CompileOptio
                             " %b = \"stablehlo.optimization_barrier\"(%one) : (" + t + ") -> " + t +
                             " %0 = \"stablehlo.atan2\"(%x, %b) : (" + t + ", " + t + ") -> " + t;
   const std::string program = "module @m { func.func @main(%x: " + t + ") -> " + t + " { " +
-                              (target.atan_by_atan2 ? other : direct) + " return %0 : " + t + " } }";
+                              (target.constant_atan2_is_wrong ? other : direct) + " return %0 : " + t + " } }";
   std::vector<double> x(kCount);
   for (int64_t i = 0; i < kCount; ++i) x[i] = static_cast<double>(i - 500) / 50;
   const auto client = test::cpu_client();
@@ -62,7 +62,7 @@ TEST(Quirks, AnAnswerIsFoundOnce) {
   cache::NoteStore notes(folder.path() / "quirks");
   quirks::probe(second, *client, executables, pjrt::eager_options(), notes);
   EXPECT_EQ(executables.counters().misses, 0);
-  EXPECT_EQ(first.atan_by_atan2, second.atan_by_atan2);
+  EXPECT_EQ(first.constant_atan2_is_wrong, second.constant_atan2_is_wrong);
 }
 
 // The fake plugin answers zeros to everything, and on demand does not compile.
@@ -73,14 +73,14 @@ TEST(Quirks, AWrongAnswerSetsTheFlagAndNoAnswerLeavesIt) {
     const test::ScopedVariable fail("FAKE_PJRT_UNIMPLEMENTED", "Client_Compile");
     cache::NoteStore notes("");
     hlo::Target target;
-    target.atan_by_atan2 = before;
+    target.constant_atan2_is_wrong = before;
     quirks::probe(target, *client, executables, pjrt::eager_options(), notes);
-    EXPECT_EQ(target.atan_by_atan2, before);
+    EXPECT_EQ(target.constant_atan2_is_wrong, before);
   }
   cache::NoteStore notes("");
   hlo::Target target;
   quirks::probe(target, *client, executables, pjrt::eager_options(), notes);
-  EXPECT_TRUE(target.atan_by_atan2);
+  EXPECT_TRUE(target.constant_atan2_is_wrong);
 }
 
 TEST(Quirks, PlatformsByName) {
