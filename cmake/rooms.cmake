@@ -1,4 +1,7 @@
 # A room is one folder of src/ and one static library, tpupilot_<room>. What it may include is what it USES.
+if(SKBUILD)  # a wheel carries what it uses of OpenSSL: other machines have another, or none
+  set(OPENSSL_USE_STATIC_LIBS TRUE)
+endif()
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_package(nlohmann_json REQUIRED)
 find_package(tomlplusplus REQUIRED)

@@ -11,7 +11,7 @@ import sys
 
 # Rooms outside room(...): what they may include.
 OTHERS = {
-    "aten": ["ops", "cache", "pjrt", "layout", "hlo"],
+    "aten": ["ops", "quirks", "cache", "pjrt", "layout", "hlo"],
     "cli": ["pilot", "report", "ops", "pjrt"],
 }
 TORCH_ROOMS = {"aten", "c10d"}

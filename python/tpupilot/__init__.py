@@ -8,11 +8,12 @@ import atexit
 import importlib
 import importlib.util
 import os
+import platform
 import time
 import warnings
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "owner"]
+__all__ = ["__version__", "error", "owner"]
 
 _state = {"owner": None, "error": None}
 
@@ -22,16 +23,21 @@ def owner():
     return _state["owner"]
 
 
+def error():
+    """Why this process has no device ``tpu``: the exception of its registration. None if it has one."""
+    return _state["error"]
+
+
 def _autoload():
     """Entry point for PyTorch. Never raises: a broken build warns once, and ``import torch`` goes on without the device."""
     if _state["owner"] is not None or _state["error"] is not None:
         return
     try:
         _register()
-    except Exception as error:
-        _state["error"] = error
+    except Exception as failure:
+        _state["error"] = failure
         warnings.warn(
-            f"tpupilot: the device 'tpu' is not available: {type(error).__name__}: {error}. "
+            f"tpupilot: the device 'tpu' is not available: {type(failure).__name__}: {str(failure).rstrip('.')}. "
             "Run `tpupilot doctor` for the reason; torch itself is not affected.",
             RuntimeWarning,
             stacklevel=2,
@@ -44,6 +50,7 @@ def _register():
         _state["owner"] = "torch_tpu"  # Google's backend owns the device name; ours stands aside
         return
 
+    _check(torch)
     name = torch._C._get_privateuse1_backend_name()
     if name not in ("privateuseone", "tpu"):
         raise RuntimeError(f"the device type PrivateUse1 already belongs to another backend, '{name}'")
@@ -61,6 +68,23 @@ def _register():
     torch.utils.generate_methods_for_privateuse1_backend(unsupported_dtype=[torch.complex32])
     atexit.register(_let_autograd_threads_finish)
     _state["owner"] = "tpupilot"
+
+
+def _check(torch):
+    """Raises RuntimeError, in one sentence that says what to do, where the native part could only fail or crash."""
+    from tpupilot import supported
+
+    accelerator = supported.accelerator_of(torch.version.cuda, torch.version.hip)
+    wrong = supported.unsupported_platform(platform.system(), platform.machine())
+    wrong = wrong or supported.unsupported_torch(torch.__version__, accelerator)
+    try:
+        from tpupilot import built_for
+    except ImportError:  # not built: the native part's absence is told below
+        built_for = None
+    if not wrong and built_for:
+        wrong = supported.other_build(built_for.TORCH, torch.__version__)
+    if wrong:
+        raise RuntimeError(wrong)
 
 
 def _autograd_threads():

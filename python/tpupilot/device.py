@@ -47,7 +47,7 @@ def _index(device=None):
 
 # ---- devices ----
 def is_available():
-    """True if the plugin's file is there. Loads nothing."""
+    """True if the plugin's file is there, and a device for it. Loads nothing."""
     return _C.available()
 
 

@@ -337,7 +337,10 @@ class Device:
         self.import_error = None
         try:
             if self.type == "tpu" and not hasattr(torch, "tpu"):
-                importlib.import_module("tpupilot" if importlib.util.find_spec("tpupilot") else "torch_tpu")
+                backend = importlib.import_module("tpupilot" if importlib.util.find_spec("tpupilot") else "torch_tpu")
+                failure = getattr(backend, "error", lambda: None)()  # torch only knows that there is no device "tpu"
+                if failure:
+                    raise failure
             elif self.type == "xla":
                 importlib.import_module("torch_xla")
             self.torch = torch.device(name)

@@ -12,6 +12,7 @@
 
 #include "aten/errors.h"
 #include "pjrt/plugin_finder.h"
+#include "quirks/quirks.h"
 
 namespace tpupilot::aten {
 namespace {
@@ -38,11 +39,23 @@ Holder& holder() {
   return *h;
 }
 
+std::shared_ptr<pjrt::Client> make_client(const std::string& path) {
+  pjrt::require_hardware(path);
+  const int asked = settings().device_count;
+  std::shared_ptr<pjrt::Client> client;
+  try {
+    client = pjrt::Client::create(pjrt::Plugin::load(path), {.device_count = asked, .asynchronous = false});
+  } catch (const pjrt::Error& error) {
+    throw pjrt::Error(error.code(), error.what() + pjrt::hardware_advice(path));
+  }
+  TORCH_CHECK(client->device_count() >= asked, "[tpu] TPUPILOT_DEVICES is ", asked, ", but the plugin ", path, " has ",
+              client->device_count(), " device(s). Set it to at most that.");
+  return client;
+}
+
 std::unique_ptr<Runtime> load() {
-  const std::string path = pjrt::find_plugin(settings().plugin, settings().site_packages);
-  const pjrt::Plugin& plugin = pjrt::Plugin::load(path);
   auto rt = std::make_unique<Runtime>();
-  rt->client = pjrt::Client::create(plugin, {.device_count = settings().device_count, .asynchronous = false});
+  rt->client = make_client(pjrt::find_plugin(settings().plugin, settings().site_packages));
   rt->cache = std::make_unique<cache::ExecutableCache>(rt->client);
   const std::filesystem::path& folder = rt->cache->settings().folder;
   rt->meta_notes = std::make_unique<cache::NoteStore>(folder.empty() ? folder : folder / "meta-notes");
@@ -50,6 +63,10 @@ std::unique_ptr<Runtime> load() {
   rt->region_options = pjrt::region_options();
   rt->eager_target.small_programs_inline = rt->client->platform_name() == "cpu";  // what XLA's CPU client calls itself
   rt->region_target.region = true;
+  cache::NoteStore answers(folder.empty() ? folder : folder / "quirks");
+  rt->eager_target.platform = rt->region_target.platform = quirks::platform_of(*rt->client);
+  quirks::probe(rt->eager_target, *rt->client, *rt->cache, rt->eager_options, answers);
+  quirks::probe(rt->region_target, *rt->client, *rt->cache, rt->region_options, answers);
   return rt;
 }
 
@@ -127,7 +144,9 @@ std::string plugin_path() {
 bool available() noexcept {
   try {
     const std::string path = plugin_path();
-    return !path.empty() && std::filesystem::exists(path);
+    if (path.empty() || !std::filesystem::exists(path)) return false;
+    pjrt::require_hardware(path);
+    return true;
   } catch (...) {
     return false;
   }

@@ -38,7 +38,7 @@ void configure(std::string plugin, std::vector<std::string> site_packages, int d
 Runtime& runtime();
 bool loaded() noexcept;
 bool in_bad_fork() noexcept;                               // a forked child of a process that had loaded the plugin
-bool available() noexcept;                                 // the plugin file exists; loads nothing
+bool available() noexcept;                                 // the plugin's file and hardware are there; loads nothing
 std::string plugin_path();                                 // "" if it cannot be found
 std::map<std::string, std::string> runtime_description();  // of the loaded plugin: platform, versions
 void add_runtime_counters(std::map<std::string, double>& values);  // PJRT's and the cache's; the plugin must be loaded

@@ -15,8 +15,9 @@ struct Target {
 
   bool small_programs_inline = false;  // XLA:CPU: Builder::small_elementwise programs are done when Execute returns
 
-  // Quirks, each found by probing the plugin once at start.
-  bool atan_by_atan2 = false;  // chlo.atan f64 gives wrong values
+  // Quirks, each found by probing the plugin (src/quirks/).
+  // atan2(y, x) of vectors of f64, and chlo.atan with it, gives wrong values where x is a constant.
+  bool constant_atan2_is_wrong = false;
 
   bool cpu() const { return platform == Platform::Cpu; }
 };

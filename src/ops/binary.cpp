@@ -142,6 +142,8 @@ Expr copysign(Context& c) {
   const Expr x = abs(self(c));
   return where(sign_is_set(other(c)), -x, x);
 }
+Expr atan2_of_two(Context& c) { return atan2(self(c), other(c)); }
+
 Expr hypot(Context& c) {
   const Expr x = abs(self(c)), y = abs(other(c));
   const Expr large = maximum(x, y), ratio = minimum(x, y) / large;
@@ -257,7 +259,7 @@ std::vector<Row> binary_rows() {
       formula({"clamp.out", "clamp.Tensor_out", "clamp_min.out", "clamp_min.Tensor_out", "clamp_max.out",
                "clamp_max.Tensor_out"},
               clamp),
-      named("atan2.out", "stablehlo.atan2"),
+      formula({"atan2.out"}, atan2_of_two),
       formula({"copysign.out"}, copysign),
       formula({"hypot.out"}, hypot),
       formula({"xlogy.OutTensor"}, xlogy),

@@ -56,6 +56,10 @@ Expr log1p(const Expr& x) {
   return where(equal(u, 1), x, where(infinite, u, corrected));
 }
 
+Expr atan2(const Expr& y, const Expr& x) {
+  return apply("stablehlo.atan2", y, x.b->target().constant_atan2_is_wrong ? Expr{x.b, x.b->barrier(x)} : x);
+}
+
 Expr sign_is_set(const Expr& x) {
   Builder& b = *x.b;
   if (!hlo::is_float(x.v.elem())) return x < 0;

@@ -81,6 +81,8 @@ inline Expr maximum(const Expr& x, double y) { return maximum(x, number(x, y)); 
 inline Expr minimum(const Expr& x, const Expr& y) { return apply("stablehlo.minimum", x, y); }
 inline Expr minimum(const Expr& x, double y) { return minimum(x, number(x, y)); }
 
+Expr atan2(const Expr& y, const Expr& x);  // of y / x, in the quadrant of (x, y)
+
 Expr sign_is_set(const Expr& x);  // Pred; of -0 and negative NaN too
 
 inline Expr convert(const Expr& x, Elem elem) { return {x.b, x.b->convert(x, elem)}; }

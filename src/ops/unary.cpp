@@ -98,7 +98,7 @@ Expr exp2(Context& c) {
 
 Expr atan(Context& c) {
   const Expr x = self(c);
-  return x.b->target().atan_by_atan2 ? apply("stablehlo.atan2", x, number(x, 1)) : apply("chlo.atan", x);
+  return x.b->target().constant_atan2_is_wrong ? atan2(x, number(x, 1)) : apply("chlo.atan", x);
 }
 
 Expr bitwise_not(Context& c) { return !raw(c); }
@@ -137,7 +137,7 @@ Expr signbit(Context& c) {
 Expr angle(Context& c) {
   const Expr x = raw(c);
   if (hlo::is_complex(x.v.elem())) {
-    return apply("stablehlo.atan2", apply("stablehlo.imag", x), apply("stablehlo.real", x));
+    return atan2(apply("stablehlo.imag", x), apply("stablehlo.real", x));
   }
   const Expr y = self(c);
   const Expr turned = where(y < 0, number(y, std::numbers::pi), number(y, 0));

@@ -34,7 +34,7 @@ const std::vector<Key>& keys() {
       {"reference", "cost_per_hour", Number, 0.0, "price of the old machine", {}, 0},
       {"candidate", "device", Text, "tpu", "the device that the job is to move to"},
       {"candidate", "python", Text, "", "the new environment's interpreter; empty = this one"},
-      {"candidate", "plugin", Text, "auto", "auto, cpu, cuda, tpu, or the path of a PJRT plugin"},
+      {"candidate", "plugin", Text, "auto", "auto, cpu, cuda, tpu, the name of a plugin's package, or the path of a PJRT plugin"},
       {"candidate", "numerics", Text, "exact", "tpu = rehearse a TPU's default precision", {"exact", "tpu"}},
       {"candidate", "profile", Text, "torch_tpu==0.2.0",
        "the release that the job will run on; none = this backend only"},

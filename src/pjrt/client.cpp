@@ -48,6 +48,7 @@ Status create_client(const PJRT_Api* api, const std::vector<PJRT_NamedValue>& op
   return status;
 }
 
+// A plugin refuses an option that it does not know: then it is asked with fewer. CPU plugins know the first.
 PJRT_Client* create_client(const PJRT_Api* api, const ClientOptions& options) {
   std::vector<PJRT_NamedValue> values;
   if (options.device_count > 0) {
@@ -59,7 +60,7 @@ PJRT_Client* create_client(const PJRT_Api* api, const ClientOptions& options) {
 
   PJRT_Client* client = nullptr;
   Status status = create_client(api, values, &client);
-  if (status.code == Error::Code::InvalidArgument) {  // does not know `asynchronous`
+  while (status.code == Error::Code::InvalidArgument && !values.empty()) {
     values.pop_back();
     status = create_client(api, values, &client);
   }

@@ -20,7 +20,7 @@
 namespace tpupilot::pjrt {
 
 struct ClientOptions {
-  int device_count = 1;       // virtual devices of a CPU plugin; 0: what the plugin finds (other platforms need this)
+  int device_count = 1;       // virtual devices of a CPU plugin; 0: its default. Other platforms have what they have
   bool asynchronous = false;  // false keeps small programs in the calling thread
 };
 
@@ -37,7 +37,7 @@ struct DeviceDescription {
 // (FailedPrecondition): the plugin's threads do not exist there, and a call would hang.
 class Client {
  public:
-  // A plugin that does not know `asynchronous` is asked again without it.
+  // A plugin that does not know an option is asked again without it: check device_count() where it matters.
   static std::shared_ptr<Client> create(const Plugin& plugin, const ClientOptions& options = {});
 
   const Plugin& plugin() const;

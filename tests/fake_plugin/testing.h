@@ -12,6 +12,7 @@
 #include <string>
 
 #include "pjrt/client.h"
+#include "support/plugin.h"
 
 namespace tpupilot::test {
 
@@ -51,7 +52,7 @@ class TemporaryFolder {
 };
 
 inline std::shared_ptr<pjrt::Client> cpu_client() {
-  static const auto client = pjrt::Client::create(pjrt::Plugin::load(TPUPILOT_TEST_PLUGIN), {.device_count = 2});
+  static const auto client = pjrt::Client::create(pjrt::Plugin::load(cpu_plugin()), {.device_count = 2});
   return client;
 }
 inline std::shared_ptr<pjrt::Client> fake_client() {

@@ -179,7 +179,7 @@ TEST(CpuPlugin, CompileErrorKeepsTheDiagnostics) {
 }
 
 TEST(CpuPlugin, DropsOnlyOptionalOverridesThatItDoesNotKnow) {
-  const auto client = Client::create(pjrt::Plugin::load(TPUPILOT_TEST_PLUGIN));
+  const auto client = Client::create(pjrt::Plugin::load(test::cpu_plugin()));
   pjrt::CompileOptions options = pjrt::eager_options();
   options.set_if_known("xla_no_such_thing_at_all", true);
   const std::string fingerprint = client->fingerprint(options);
@@ -265,7 +265,7 @@ TEST(CpuPlugin, DonatedInputIsGoneUnlessKept) {
 }
 
 TEST(CpuPlugin, CountsWhatItDoes) {
-  const auto client = Client::create(pjrt::Plugin::load(TPUPILOT_TEST_PLUGIN));
+  const auto client = Client::create(pjrt::Plugin::load(test::cpu_plugin()));
   const auto executable = add4(*client);
   const float x[] = {1, 2, 3, 4};
   auto a = client->from_host(x, ElementType::F32, kFour, 0);

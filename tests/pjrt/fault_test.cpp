@@ -155,10 +155,16 @@ TEST_F(Fault, ClientThatDoesNotKnowAsynchronous) {
   EXPECT_EQ(pjrt::Client::create(client_->plugin(), {.device_count = 3})->device_count(), 3);
 }
 
-TEST_F(Fault, ClientThatCannotBeMade) {
+TEST_F(Fault, ClientThatKnowsNoOption) {
   const ScopedVariable unknown("FAKE_PJRT_UNKNOWN_CLIENT_OPTION", "asynchronous,cpu_device_count");
-  EXPECT_THAT(error_of([&] { pjrt::Client::create(client_->plugin()); }).what(), HasSubstr("cpu_device_count"));
-  EXPECT_EQ(pjrt::Client::create(client_->plugin(), {.device_count = 0})->device_count(), 1);
+  EXPECT_EQ(pjrt::Client::create(client_->plugin(), {.device_count = 3})->device_count(), 1);
+}
+
+TEST_F(Fault, ClientThatCannotBeMade) {
+  for (const char* fault : {"Client_Create:1:13", "Client_Create:1:9"}) {
+    const ScopedVariable fails("FAKE_PJRT_FAIL", fault);
+    EXPECT_THAT(error_of([&] { pjrt::Client::create(client_->plugin()); }).what(), HasSubstr("fault in Client_Create"));
+  }
 }
 
 TEST_F(Fault, DownloadWorksWithoutDataPointers) {

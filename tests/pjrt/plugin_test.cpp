@@ -18,7 +18,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(Plugin, SaysWhatTheCpuPluginIs) {
-  const Plugin& plugin = Plugin::load(TPUPILOT_TEST_PLUGIN);
+  const Plugin& plugin = Plugin::load(test::cpu_plugin());
   EXPECT_EQ(plugin.api_version().major, 0);
   EXPECT_GE(plugin.api_version().minor, 81);
   const auto version = plugin.version_attribute("stablehlo_current_version");
@@ -27,7 +27,7 @@ TEST(Plugin, SaysWhatTheCpuPluginIs) {
   EXPECT_GE(version[1], 13);
   EXPECT_FALSE(plugin.version_attribute("xla_version").empty());
   EXPECT_TRUE(plugin.version_attribute("no such attribute").empty());
-  EXPECT_EQ(&Plugin::load(TPUPILOT_TEST_PLUGIN), &plugin);
+  EXPECT_EQ(&Plugin::load(test::cpu_plugin()), &plugin);
 }
 
 TEST(Plugin, MissingFileNamesThePath) {
@@ -112,22 +112,78 @@ TEST_F(BadApi, LogLevelIsSetUnlessTheUserSetIt) {
   EXPECT_STREQ(std::getenv("TF_CPP_MIN_LOG_LEVEL"), "3");
 }
 
-TEST(PluginFinder, KnownNamesPathsAndUnknownNames) {
+// A file of the given name in a new folder of folders.
+void put(const std::filesystem::path& path, const std::string& text = "x") {
+  std::filesystem::create_directories(path.parent_path());
+  std::ofstream(path) << text;
+}
+
+TEST(PluginFinder, FindsEveryKnownPluginByItsNames) {
   const test::TemporaryFolder site;
   const std::vector<std::string> folders = {"/nowhere", site.path()};
-  const auto file = site.path() / "xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so";
-  std::filesystem::create_directories(file.parent_path());
-  std::ofstream(file) << "x";
-  EXPECT_EQ(pjrt::find_plugin("cpu", folders), file);
-  EXPECT_EQ(pjrt::find_plugin("xla-cpu-pjrt", folders), file);
-  EXPECT_EQ(pjrt::find_plugin("./my.so", folders), "./my.so");
-  EXPECT_EQ(pjrt::find_plugin("my.so", folders), "my.so");
+  for (const pjrt::KnownPlugin& known : pjrt::known_plugins()) {
+    SCOPED_TRACE(known.name);
+    const Error absent = error_of([&] { pjrt::find_plugin(known.name, folders); });
+    EXPECT_EQ(absent.code(), Error::Code::NotFound);
+    EXPECT_THAT(absent.what(), AllOf(HasSubstr("is not installed; `" + std::string(known.install) + "` installs it"),
+                                     HasSubstr("/nowhere")));
+    const auto file = site.path() / known.file;
+    put(file);
+    EXPECT_EQ(pjrt::find_plugin(known.name, folders), file);
+    const std::string_view other = known.short_name.empty() ? known.name : known.short_name;
+    EXPECT_EQ(pjrt::find_plugin(other, folders), file);
+  }
+}
 
-  const Error absent = error_of([&] { pjrt::find_plugin("fastatomstruct-xla-cpu", folders); });
-  EXPECT_EQ(absent.code(), Error::Code::NotFound);
-  EXPECT_THAT(absent.what(), AllOf(HasSubstr("/nowhere"), HasSubstr("pip install fastatomstruct-xla-cpu")));
-  const Error unknown = error_of([&] { pjrt::find_plugin("cqu", folders); });
-  EXPECT_THAT(unknown.what(), AllOf(HasSubstr("'cqu'"), HasSubstr("xla-cpu-pjrt"), HasSubstr("pip install")));
+TEST(PluginFinder, LeavesPathsAloneAndListsTheNames) {
+  EXPECT_EQ(pjrt::find_plugin("./my.so", {}), "./my.so");
+  EXPECT_EQ(pjrt::find_plugin("my.so", {}), "my.so");
+  for (const char* name : {"cqu", ""}) {
+    const Error unknown = error_of([&] { pjrt::find_plugin(name, {}); });
+    EXPECT_THAT(unknown.what(), AllOf(HasSubstr("'" + std::string(name) + "'"), HasSubstr("xla-cpu-pjrt (short: cpu)"),
+                                      HasSubstr("pip install"), HasSubstr("path")));
+  }
+}
+
+TEST(PluginHardware, WhatIsMissingIsNamed) {
+  const test::TemporaryFolder root;  // a machine without devices
+  for (const auto& [plugin, what] : {std::pair("/x/libtpu.so", "libtpu needs a TPU"),
+                                     std::pair("xla_cuda_plugin.so", "jax-cuda13-pjrt needs an NVIDIA GPU")}) {
+    const Error missing = error_of([&] { pjrt::require_hardware(plugin, root.path()); });
+    EXPECT_EQ(missing.code(), Error::Code::FailedPrecondition);
+    EXPECT_THAT(missing.what(), AllOf(HasSubstr(what), HasSubstr("TPUPILOT_PLUGIN=cpu")));
+    EXPECT_THAT(pjrt::hardware_advice(plugin), HasSubstr("TPUPILOT_PLUGIN=cpu"));
+  }
+  for (const char* other : {"xla_cpu_pjrt.so", "/x/my.so", ""}) {
+    EXPECT_NO_THROW(pjrt::require_hardware(other, root.path()));
+    EXPECT_EQ(pjrt::hardware_advice(other), "");
+  }
+}
+
+TEST(PluginHardware, DeviceFilesAndThePciBusShowIt) {
+  const auto tpu = [](const std::vector<std::string>& devices, const std::string& vendor) {
+    const test::TemporaryFolder root;
+    for (const std::string& device : devices) put(root.path() / "dev" / device);
+    put(root.path() / "sys/bus/pci/devices/0000:00:04.0/vendor", "0x8086\n");
+    put(root.path() / "sys/bus/pci/devices/0000:00:05.0/vendor", vendor + "\n");
+    try {
+      pjrt::require_hardware("libtpu.so", root.path());
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  EXPECT_TRUE(tpu({"accel0"}, "0x1af4"));
+  EXPECT_TRUE(tpu({"vfio/vfio", "vfio/0"}, "0x1ae0"));
+  EXPECT_FALSE(tpu({"vfio/vfio", "vfio/0"}, "0x1af4"));  // another device that is passed through
+  EXPECT_FALSE(tpu({"vfio/vfio"}, "0x1ae0"));            // Google's network card, and a driver without devices
+  EXPECT_FALSE(tpu({"accel/accel0", "accelerate"}, "0x1af4"));
+
+  const test::TemporaryFolder root;
+  put(root.path() / "dev/nvidiactl");
+  EXPECT_THROW(pjrt::require_hardware("xla_cuda_plugin.so", root.path()), Error);
+  put(root.path() / "dev/nvidia0");
+  EXPECT_NO_THROW(pjrt::require_hardware("xla_cuda_plugin.so", root.path()));
 }
 
 }  // namespace

@@ -25,6 +25,19 @@ def test_a_network_is_one_program_and_one_execution(tpu, counted):
     torch.testing.assert_close(run(x)[0].cpu(), eager.cpu() + 1)
 
 
+def test_arc_tangents_of_many_doubles(tpu):
+    """A CPU plugin miscompiles long vectors of them where the divisor is a constant, as it may become in a region."""
+    x = torch.linspace(-9.9, 9.9, 1003, dtype=torch.float64)
+
+    def arcs(x):
+        return torch.atan(x), torch.atan2(x, torch.ones_like(x)), torch.complex(torch.ones_like(x), x).angle()
+
+    d = x.to(tpu)
+    for ours in (arcs(d), record(symbolic_trace(arcs), [d])(d)):
+        for a, b in zip(ours, arcs(x), strict=True):
+            torch.testing.assert_close(a.cpu(), b)
+
+
 def test_writes_to_inputs_and_captured_storages_last(tpu):
     weight = torch.ones(3, device=tpu)
 

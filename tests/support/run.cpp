@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "pjrt/client.h"
+#include "support/plugin.h"
 
 namespace tpupilot::test {
 namespace {
@@ -51,7 +52,7 @@ pjrt::Shape shape_of(const hlo::Type& type) { return {pjrt_type(type.elem), type
 
 // Never destroyed, as the plugin's own client is not.
 pjrt::Client& client() {
-  static const auto* client = new auto(pjrt::Client::create(pjrt::Plugin::load(TPUPILOT_TEST_PLUGIN)));
+  static const auto* client = new auto(pjrt::Client::create(pjrt::Plugin::load(cpu_plugin())));
   return **client;
 }
 
