@@ -61,11 +61,12 @@ def _register():
             f"the native part was not built for this interpreter and torch {torch.__version__} ({error}); build it again"
         ) from error
     torch.utils.rename_privateuse1_backend("tpu")
-    from tpupilot import device
+    from tpupilot import device, sharing
 
     device.configure(os.environ)
     torch._register_device_module("tpu", device)
-    torch.utils.generate_methods_for_privateuse1_backend(unsupported_dtype=[torch.complex32])
+    torch.utils.generate_methods_for_privateuse1_backend(for_storage=True, unsupported_dtype=[torch.complex32])
+    sharing.install()
     atexit.register(_let_autograd_threads_finish)
     _state["owner"] = "tpupilot"
 

@@ -3,7 +3,6 @@
 Device arguments may be None (the current device), an index, a string, or a ``torch.device``, as in ``torch.cuda``.
 """
 
-import contextlib
 import sys
 
 import torch
@@ -11,8 +10,7 @@ from torch._utils import _get_device_index as _torch_device_index
 
 from tpupilot import _C
 
-Stream = torch.Stream
-Event = torch.Event
+OutOfMemoryError = torch.OutOfMemoryError
 
 
 def configure(environment):
@@ -36,10 +34,17 @@ def configure(environment):
     _C.set_fallback(policy)
 
 
+def _any_index(device):
+    """The index that a device argument names; a negative integer stays as it is."""
+    if isinstance(device, str):
+        device = torch.device(device)
+    if isinstance(device, torch.device) and device.type != "tpu":
+        raise ValueError(f"expected a tpu device, but got: {device}")
+    return _torch_device_index(device, optional=True)
+
+
 def _index(device=None):
-    if device is None:
-        return current_device()
-    index = _torch_device_index(device, optional=True, allow_cpu=False)
+    index = current_device() if device is None else _any_index(device)
     if not 0 <= index < device_count():
         raise RuntimeError(f"there is no device tpu:{index}; {device_count()} exist(s)")
     return index
@@ -60,7 +65,8 @@ def current_device():
 
 
 def set_device(device):
-    index = _torch_device_index(device, optional=True)
+    """Makes a device this thread's current one. A negative index leaves it, as in ``torch.cuda``."""
+    index = _any_index(device)
     if index >= 0:
         torch._C._accelerator_setDeviceIndex(_index(index))
 
@@ -96,7 +102,7 @@ class device:
     """Context manager that makes a device current, and the former one again at its end."""
 
     def __init__(self, device):
-        self.idx = _torch_device_index(device, optional=True)
+        self.idx = _any_index(device)
         self.prev_idx = -1
 
     def __enter__(self):
@@ -199,10 +205,19 @@ def default_generator(device=None):
     return _C.default_generator(_index(device))
 
 
+def _get_generator(device):
+    return default_generator(device)
+
+
 def __getattr__(name):
     if name == "default_generators":
         return tuple(_C.default_generator(index) for index in range(device_count()))
-    raise AttributeError(f"module 'torch.tpu' has no attribute {name!r}")
+    if name == "_initialized":  # torch.utils.checkpoint keeps the device's random state only if it is there and true
+        return is_initialized()
+    text = f"module 'torch.tpu' has no attribute {name!r}"
+    if not name.startswith("_") and hasattr(torch.cuda, name):
+        text += f": torch.cuda.{name} has no counterpart here; docs/device.md says what this device offers, and why not more"
+    raise AttributeError(text)
 
 
 # ---- memory: bytes held by tensors. The plugin's own pools are not visible ----
@@ -243,21 +258,54 @@ def empty_cache():
     """There is no cache of freed memory on this side of the plugin: does nothing."""
 
 
-# ---- streams: one a device ----
+# ---- streams and events: a device has one queue, and its streams are names for it ----
+Stream = torch.Stream
+Event = torch.Event
+
+
 def current_stream(device=None):
     return torch.accelerator.current_stream(_index(device))
 
 
-default_stream = current_stream
+def default_stream(device=None):
+    index = _index(device)
+    return torch.Stream(stream_id=0, device_index=index, device_type=current_stream(index).device_type)
 
 
 def set_stream(stream):
-    torch.accelerator.set_stream(stream)
+    """Makes a stream, and its device, current. None leaves both."""
+    if stream is not None:
+        torch.accelerator.set_stream(stream)
+
+
+class StreamContext:
+    """Context manager that makes a stream and its device current, and the former ones again at its end."""
+
+    def __init__(self, stream):
+        self.stream = stream
+        self._before = None
+
+    def __enter__(self):
+        if self.stream is not None:
+            self._before = (current_device(), current_stream(self.stream.device))
+            set_stream(self.stream)
+        return self
+
+    def __exit__(self, *exc_info):
+        if self._before is not None:
+            index, stream = self._before
+            set_stream(stream)
+            set_device(index)
 
 
 def stream(stream):
-    """Context manager that makes a stream current."""
-    return contextlib.nullcontext() if stream is None else stream
+    """``with torch.tpu.stream(s):`` makes ``s`` current; None changes nothing."""
+    return StreamContext(stream)
+
+
+def is_current_stream_capturing():
+    """There is no graph capture on this device: always False."""
+    return False
 
 
 # ---- automatic mixed precision ----

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -17,31 +18,49 @@ namespace {
 
 // Addresses name storages (aliasing tests compare them); they are never dereferenced. Freed ranges return to a list by
 // power-of-two size class, so the reservation lasts for ever. The same lock guards what each device holds.
+using Stat = c10::CachingAllocator::Stat;
 struct Usage {
-  int64_t current = 0, peak = 0, allocated = 0, freed = 0, count = 0;  // bytes; count: live storages
+  Stat bytes, storages;
+};
+
+struct ListedCell : Cell {
+  ListedCell *before = nullptr, *after = nullptr;  // in the ring of live storages
 };
 
 class AddressSpace {
  public:
-  void* take(size_t nbytes, c10::DeviceIndex device) {
-    const size_t size_class = class_of(nbytes);
+  AddressSpace() { ring_.before = ring_.after = &ring_; }
+
+  void admit(ListedCell& cell) {
+    const size_t size_class = class_of(cell.nbytes);
     const std::lock_guard lock(mutex_);
-    void* address = unused(size_class);
-    Usage& u = usage_[device];
-    u.current += static_cast<int64_t>(nbytes);
-    u.allocated += static_cast<int64_t>(nbytes);
-    u.peak = std::max(u.peak, u.current);
-    ++u.count;
-    return address;
+    cell.address = unused(size_class);
+    cell.before = ring_.before;
+    cell.after = &ring_;
+    cell.before->after = cell.after->before = &cell;
+    Usage& u = usage_[cell.device];
+    u.bytes.increase(cell.nbytes);
+    u.storages.increase(1);
   }
 
-  void give_back(void* address, size_t nbytes, c10::DeviceIndex device) {
+  void dismiss(const ListedCell& cell) {
     const std::lock_guard lock(mutex_);
-    free_[class_of(nbytes)].push_back(address);
-    Usage& u = usage_[device];
-    u.current -= static_cast<int64_t>(nbytes);
-    u.freed += static_cast<int64_t>(nbytes);
-    --u.count;
+    cell.before->after = cell.after;
+    cell.after->before = cell.before;
+    free_[class_of(cell.nbytes)].push_back(cell.address);
+    Usage& u = usage_[cell.device];
+    u.bytes.decrease(cell.nbytes);
+    u.storages.decrease(1);
+  }
+
+  Cell* find(const void* address) {  // rare: a walk over all of them
+    const auto wanted = reinterpret_cast<uintptr_t>(address);
+    const std::lock_guard lock(mutex_);
+    for (ListedCell* cell = ring_.after; cell != &ring_; cell = cell->after) {
+      const auto first = reinterpret_cast<uintptr_t>(cell->address);
+      if (wanted >= first && wanted < first + std::max<size_t>(cell->nbytes, 1)) return cell;
+    }
+    return nullptr;
   }
 
   Usage usage(c10::DeviceIndex device) {
@@ -50,11 +69,13 @@ class AddressSpace {
   }
   void reset_peak(c10::DeviceIndex device) {
     const std::lock_guard lock(mutex_);
-    usage_.at(device).peak = usage_.at(device).current;
+    usage_.at(device).bytes.reset_peak();
+    usage_.at(device).storages.reset_peak();
   }
   void reset_accumulated(c10::DeviceIndex device) {
     const std::lock_guard lock(mutex_);
-    usage_.at(device).allocated = usage_.at(device).freed = 0;
+    usage_.at(device).bytes.reset_accumulated();
+    usage_.at(device).storages.reset_accumulated();
   }
 
  private:
@@ -87,6 +108,7 @@ class AddressSpace {
   size_t next_ = 64;
   std::array<std::vector<void*>, 64> free_;
   std::array<Usage, 64> usage_;
+  ListedCell ring_;
 };
 
 AddressSpace& addresses() {
@@ -94,23 +116,14 @@ AddressSpace& addresses() {
   return *space;
 }
 
-struct AddressedCell : Cell {
-  void* address = nullptr;
-};
-
-void free_cell(void* context) {
-  std::unique_ptr<AddressedCell> cell(static_cast<AddressedCell*>(static_cast<Cell*>(context)));
-  addresses().give_back(cell->address, cell->nbytes, cell->device);
-}
-
 class TpuAllocator final : public c10::DeviceAllocator {
  public:
   c10::DataPtr allocate(size_t nbytes) override {
-    auto cell = std::make_unique<AddressedCell>();
+    auto cell = std::make_unique<ListedCell>();
     cell->nbytes = nbytes;
     cell->device = current_device();
     if (const Recorder* recorder = Recorder::current()) cell->recording = recorder->id();  // an intermediate
-    cell->address = addresses().take(nbytes, cell->device);
+    addresses().admit(*cell);
     const c10::Device device(c10::kPrivateUse1, cell->device);
     void* address = cell->address;
     return {address, static_cast<Cell*>(cell.release()), &free_cell, device};
@@ -127,13 +140,8 @@ class TpuAllocator final : public c10::DeviceAllocator {
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override {
     const Usage u = addresses().usage(device);
     c10::CachingDeviceAllocator::DeviceStats stats;
-    for (auto* bytes : {&stats.allocated_bytes[0], &stats.reserved_bytes[0], &stats.active_bytes[0]}) {
-      bytes->current = u.current;
-      bytes->peak = u.peak;
-      bytes->allocated = u.allocated;
-      bytes->freed = u.freed;
-    }
-    stats.allocation[0].current = u.count;
+    stats.allocated_bytes[0] = stats.reserved_bytes[0] = stats.active_bytes[0] = stats.requested_bytes[0] = u.bytes;
+    stats.allocation[0] = stats.active[0] = u.storages;
     return stats;
   }
   void resetAccumulatedStats(c10::DeviceIndex device) override { addresses().reset_accumulated(device); }
@@ -150,9 +158,17 @@ TpuAllocator& the_allocator() {
 
 c10::Allocator* allocator() { return &the_allocator(); }
 
-size_t bytes_allocated(c10::DeviceIndex device) { return static_cast<size_t>(addresses().usage(device).current); }
+void free_cell(void* context) {
+  const std::unique_ptr<ListedCell> cell(static_cast<ListedCell*>(static_cast<Cell*>(context)));
+  addresses().dismiss(*cell);
+}
 
-size_t peak_bytes_allocated(c10::DeviceIndex device) { return static_cast<size_t>(addresses().usage(device).peak); }
+Cell* cell_at(const void* address) { return addresses().find(address); }
+
+size_t bytes_allocated(c10::DeviceIndex device) { return static_cast<size_t>(addresses().usage(device).bytes.current); }
+size_t peak_bytes_allocated(c10::DeviceIndex device) {
+  return static_cast<size_t>(addresses().usage(device).bytes.peak);
+}
 void reset_peak_bytes(c10::DeviceIndex device) { addresses().reset_peak(device); }
 
 static const bool registered = [] {

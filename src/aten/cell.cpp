@@ -5,12 +5,30 @@
 
 namespace tpupilot::aten {
 
+namespace {
+
+// A storage that somebody else made of one of our addresses.
+Cell& aliased_cell(const c10::Storage& storage) {
+  const c10::DataPtr& data = storage.data_ptr();
+  TORCH_CHECK(data.device().is_privateuseone(), "[tpu] the tensor's storage is not on the device (", data.device(),
+              "); was it made by set_() from another one?");
+  Cell* cell = cell_at(data.get());
+  TORCH_CHECK(cell != nullptr, "[tpu] the tensor's memory does not belong to any tensor of the device; memory from "
+              "elsewhere cannot be used in place: copy it through the CPU");
+  TORCH_CHECK(cell->address == data.get() && cell->nbytes == storage.nbytes(), "[tpu] the tensor names ",
+              storage.nbytes(), " bytes inside a storage of ", cell->nbytes,
+              " bytes; only a whole storage can be shared by its address: share x.contiguous() or x.clone()");
+  return *cell;
+}
+
+}  // namespace
+
 Cell& cell_of(const at::TensorBase& tensor) {
   const c10::DataPtr& data = tensor.storage().data_ptr();
-  TORCH_CHECK(data.device().is_privateuseone() && data.get_context() != nullptr,
-              "[tpu] the tensor's storage is not on the device (", data.device(),
-              "); was it made by set_() from another one?");
-  return *static_cast<Cell*>(data.get_context());
+  if (data.get_deleter() == &free_cell && data.get_context() != nullptr) [[likely]] {
+    return *static_cast<Cell*>(data.get_context());
+  }
+  return aliased_cell(tensor.storage());
 }
 
 int64_t storage_length(const at::TensorBase& tensor) {

@@ -17,7 +17,8 @@ namespace tpupilot::aten {
 using BufferRef = std::shared_ptr<pjrt::Buffer>;
 
 struct Cell {
-  size_t nbytes = 0;  // the storage's size when it was allocated
+  void* address = nullptr;  // the storage's data pointer
+  size_t nbytes = 0;        // the storage's size when it was allocated
   c10::DeviceIndex device = 0;
   BufferRef buffer;                     // one-dimensional; null = never written (reads as zeros)
   hlo::Elem elem = hlo::Elem::Invalid;  // of the buffer
@@ -29,7 +30,8 @@ struct Cell {
   hlo::Value value;
 };
 
-// The tensor's storage must be on the device and come from allocator(); raises otherwise.
+// The tensor's storage must come from allocator(), or be an alias of a whole such storage by its address, as torch makes
+// it for from_dlpack and for reading a file into a storage; raises otherwise.
 Cell& cell_of(const at::TensorBase& tensor);
 
 // The storage's length counted in the tensor's own elements. Raises if the bytes do not divide evenly.
@@ -45,5 +47,9 @@ void assign(Cell& cell, BufferRef buffer, hlo::Elem elem, int64_t length);
 const BufferRef& buffer_of(const at::TensorBase& tensor);
 
 c10::Allocator* allocator();
+void free_cell(void* context);  // the deleter of every DataPtr that allocator() hands out, and of no other
+
+// The live storage that holds the address; null if there is none.
+Cell* cell_at(const void* address);
 
 }  // namespace tpupilot::aten

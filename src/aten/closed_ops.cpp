@@ -174,6 +174,16 @@ void resize_tensor(const at::Tensor& tensor, c10::IntArrayRef sizes) {
   }
 }
 
+namespace {
+
+// Running programs keep what they read, and memory is handed out again only after them: nothing is to be remembered.
+void record_stream(at::Tensor& self, c10::Stream stream) {
+  TORCH_CHECK(stream.device_type() == c10::kPrivateUse1, "[tpu] record_stream: the tensor is on ", self.device(),
+              ", the stream on ", stream.device());
+}
+
+}  // namespace
+
 void set_fallback_policy(FallbackPolicy p) { policy = p; }
 FallbackPolicy fallback_policy() { return policy; }
 
@@ -192,6 +202,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("set_", TORCH_FN(set_empty));
   m.impl("resize_", TORCH_FN(resize));
   m.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
+  m.impl("record_stream", TORCH_FN(record_stream));
   m.impl("nonzero", TORCH_FN(nonzero_on_host));
   m.impl("nonzero.out", TORCH_FN(nonzero_out));
   m.impl("masked_select", TORCH_FN(select_by_mask));

@@ -3,6 +3,7 @@
 
 #include "aten/cell.h"
 #include "aten/generator.h"
+#include "aten/pinned.h"
 #include "aten/runtime.h"
 #include "aten/storage.h"
 
@@ -26,7 +27,13 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   at::Generator getNewGenerator(c10::DeviceIndex d) const override {
     return at::make_generator<Generator>(d < 0 ? current_device() : d);
   }
-  at::Device getDeviceFromPtr(void*) const override { return {c10::kPrivateUse1, current_device()}; }
+  at::Device getDeviceFromPtr(void* address) const override {
+    const Cell* cell = cell_at(address);
+    TORCH_CHECK(cell != nullptr, "[tpu] the address belongs to no tensor of the device");
+    return {c10::kPrivateUse1, cell->device};
+  }
+  at::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }
+  bool isPinnedPtr(const void* address) const override { return is_pinned(address); }
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t nbytes) const override {
     resize_storage(storage, nbytes);
   }

@@ -57,7 +57,9 @@ PYBIND11_MODULE(_C, m) {
     const py::gil_scoped_release release;
     translated("synchronize", [&] { synchronize(static_cast<c10::DeviceIndex>(device)); });
   });
-  m.def("memory_info", [](int device) { return memory_info(static_cast<c10::DeviceIndex>(device)); });
+  m.def("memory_info", [](int device) {
+    return translated("memory_info", [&] { return memory_info(static_cast<c10::DeviceIndex>(device)); });
+  });
   m.def("counters", &counter_values);
   m.def("reset_counters", &reset_counters);
   m.def("fallbacks", &fallbacks_by_overload);

@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "aten/errors.h"
+#include "aten/event.h"
 #include "pjrt/plugin_finder.h"
 #include "quirks/quirks.h"
 
@@ -85,6 +86,11 @@ class Pending {
     const std::lock_guard lock(mutex_);
     return std::exchange(late_, {});
   }
+  std::vector<BufferRef> get() {
+    const std::lock_guard lock(mutex_);
+    prune();
+    return late_;
+  }
   bool idle() {
     const std::lock_guard lock(mutex_);
     prune();
@@ -156,9 +162,13 @@ c10::DeviceIndex device_count() noexcept { return static_cast<c10::DeviceIndex>(
 c10::DeviceIndex current_device() noexcept { return t_device; }
 void set_current_device_unchecked(c10::DeviceIndex index) noexcept { t_device = index; }
 
-void set_current_device(c10::DeviceIndex index) {
+void check_device(c10::DeviceIndex index) {
   TORCH_CHECK(index >= 0 && index < device_count(), "[tpu] there is no device tpu:", int{index}, "; ",
               int{device_count()}, " exist(s) (TPUPILOT_DEVICES sets the number)");
+}
+
+void set_current_device(c10::DeviceIndex index) {
+  check_device(index);
   t_device = index;
 }
 
@@ -196,12 +206,39 @@ void add_runtime_counters(std::map<std::string, double>& values) {
 void note_pending(const BufferRef& buffer, c10::DeviceIndex device) { pending(device).add(buffer); }
 
 void synchronize(c10::DeviceIndex device) {
-  for (const BufferRef& buffer : pending(device).take()) buffer->wait();
+  check_not_forked();
+  std::exception_ptr first;
+  for (const BufferRef& buffer : pending(device).take()) {
+    try {
+      buffer->wait();
+    } catch (...) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  wait_for_points(device);
+  if (first) std::rethrow_exception(first);
 }
 
-bool idle(c10::DeviceIndex device) { return pending(device).idle(); }
+bool idle(c10::DeviceIndex device) {
+  check_not_forked();
+  return pending(device).idle() && points_reached(device);
+}
+
+std::vector<BufferRef> pending_results(c10::DeviceIndex device) { return pending(device).get(); }
+
+void check_not_forked() {
+  TORCH_CHECK(!in_bad_fork(), "[tpu] this process was forked after the device was initialised; the plugin's threads do "
+              "not exist in it. Start workers with the `spawn` method, or use the device for the first time in the child.");
+}
 
 std::pair<size_t, size_t> memory_info(c10::DeviceIndex device) {
+  if (loaded()) {
+    const std::optional<pjrt::DeviceMemory> memory = runtime().client->device_memory(device);
+    if (memory && memory->limit) {
+      return {static_cast<size_t>(std::max<int64_t>(*memory->limit - memory->in_use, 0)),
+              static_cast<size_t>(*memory->limit)};
+    }
+  }
   const size_t total = host_memory();
   const size_t used = bytes_allocated(device);
   return {total > used ? total - used : 0, total};

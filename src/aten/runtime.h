@@ -45,7 +45,8 @@ void add_runtime_counters(std::map<std::string, double>& values);  // PJRT's and
 
 c10::DeviceIndex device_count() noexcept;
 c10::DeviceIndex current_device() noexcept;       // of this thread
-void set_current_device(c10::DeviceIndex index);  // raises if out of range
+void check_device(c10::DeviceIndex index);        // raises if out of range
+void set_current_device(c10::DeviceIndex index);  // likewise
 c10::DeviceIndex exchange_device(c10::DeviceIndex index);
 void set_current_device_unchecked(c10::DeviceIndex index) noexcept;
 
@@ -53,8 +54,11 @@ void set_current_device_unchecked(c10::DeviceIndex index) noexcept;
 void note_pending(const BufferRef& buffer, c10::DeviceIndex device);
 void synchronize(c10::DeviceIndex device);
 bool idle(c10::DeviceIndex device);
+std::vector<BufferRef> pending_results(c10::DeviceIndex device);
+void check_not_forked();  // raises in a forked child of a process that had loaded the plugin
 
-// {free, total} bytes. The CPU plugin reports none: then it is the host's memory, less what our tensors hold.
+// {free, total} bytes, as the loaded plugin says. If it says nothing, as the CPU one: the host's memory, less what our
+// tensors hold.
 std::pair<size_t, size_t> memory_info(c10::DeviceIndex device);
 size_t bytes_allocated(c10::DeviceIndex device);
 size_t peak_bytes_allocated(c10::DeviceIndex device);

@@ -22,7 +22,7 @@ namespace {
 // The plugin can read host memory in place if it is aligned. That is safe only while nobody writes to it. So the
 // source's storage becomes copy-on-write, as torch.lazy_clone makes it: the device's buffer holds one reference, and
 // the next writer of the CPU tensor gets memory of its own. Memory that others can write behind torch's back is copied:
-// storages shared with NumPy (which torch marks not resizable), foreign or pinned memory (no simple data pointer).
+// storages shared with NumPy (which torch marks not resizable), foreign memory (no simple data pointer).
 constexpr size_t kZeroCopyAlignment = 64;
 constexpr size_t kZeroCopyBytes = 64 * 1024;  // below this a copy costs no more than the bookkeeping
 
@@ -105,6 +105,7 @@ void fill_with_zeros(Cell& cell, hlo::Elem elem, int64_t length) {
 void resize_storage(const c10::Storage& storage, size_t nbytes) {
   c10::StorageImpl& impl = *storage.unsafeGetStorageImpl();
   if (impl.nbytes() == nbytes) return;
+  TORCH_CHECK(impl.resizable(), "Trying to resize storage that is not resizable");
   c10::DataPtr data;
   {
     const c10::DeviceIndex before = exchange_device(storage.device().index());
@@ -134,6 +135,7 @@ void upload(const at::Tensor& dst, const at::Tensor& source) {
   } else {
     buffer = rt.client->from_host(source.const_data_ptr(), pjrt_type_of(elem), dims, cell.device);
   }
+  note_pending(buffer, cell.device);
   assign(cell, std::move(buffer), elem, source.numel());
 }
 

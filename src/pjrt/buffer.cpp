@@ -58,6 +58,38 @@ bool Buffer::has_values() const {
   return true;
 }
 
+namespace {
+
+struct Continuation {
+  const PJRT_Api* api;
+  std::function<void(std::exception_ptr)> then;
+};
+
+void run_continuation(PJRT_Error* error, void* user) {
+  const std::unique_ptr<Continuation> c(static_cast<Continuation*>(user));
+  std::exception_ptr thrown;
+  try {
+    detail::check(c->api, error, "wait");
+  } catch (...) {
+    thrown = std::current_exception();
+  }
+  c->then(std::move(thrown));
+}
+
+}  // namespace
+
+void Buffer::on_ready(std::function<void(std::exception_ptr)> then) const {
+  core_->check_fork("on_ready");
+  const detail::Event event = ready_event(core_->api, handle_, "on_ready");
+  auto continuation = std::make_unique<Continuation>(Continuation{core_->api, std::move(then)});
+  TPUPILOT_PJRT_ARGS(Event_OnReady, args);
+  args.event = event.handle();
+  args.callback = run_continuation;
+  args.user_arg = continuation.get();
+  detail::check(core_->api, core_->api->PJRT_Event_OnReady(&args), "on_ready");
+  continuation.release();  // NOLINT: run_continuation owns it now
+}
+
 bool Buffer::is_deleted() const {
   core_->check_fork("is_deleted");
   TPUPILOT_PJRT_ARGS(Buffer_IsDeleted, args);

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -41,6 +43,11 @@ class Buffer {
   bool has_values() const;                                                       // ready, and wait() would not throw
   void assume_values() const { ready_.store(true, std::memory_order_release); }  // the caller knows that they are there
   bool is_deleted() const;                                                       // donated to a program
+
+  // Calls `then` once, when is_ready() has become true: with null, or with the error that wait() would throw. On this
+  // thread before the call returns, or later on one of the plugin's; `then` must not throw. Never called in a forked
+  // child.
+  void on_ready(std::function<void(std::exception_ptr)> then) const;
 
   // Waits, then copies the values, dense and row-major. `bytes` must be byte_size().
   void copy_to_host(void* out, size_t bytes) const;

@@ -66,6 +66,7 @@ class Event {
 
   Status await() const;
   bool is_ready() const;  // throws Error if the plugin cannot say
+  PJRT_Event* handle() const { return handle_; }
 
  private:
   const PJRT_Api* api_;

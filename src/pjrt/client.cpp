@@ -168,6 +168,19 @@ const std::string& Client::platform_name() const { return core_->platform_name; 
 const std::string& Client::platform_version() const { return core_->platform_version; }
 int Client::device_count() const { return static_cast<int>(core_->devices.size()); }
 const std::vector<DeviceDescription>& Client::devices() const { return core_->descriptions; }
+std::optional<DeviceMemory> Client::device_memory(int device) const {
+  core_->check_fork("device_memory");
+  core_->check_device(device, "device_memory");
+  TPUPILOT_PJRT_ARGS(Device_MemoryStats, args);
+  args.device = core_->devices[static_cast<size_t>(device)];
+  const Status status = detail::call_optional(core_->api, &PJRT_Api::PJRT_Device_MemoryStats, args);
+  if (status.code == Error::Code::Unimplemented) return std::nullopt;
+  if (!status.ok()) detail::raise(status, "device_memory");
+  DeviceMemory memory{.in_use = args.bytes_in_use, .limit = std::nullopt};
+  if (args.bytes_limit_is_set) memory.limit = args.bytes_limit;
+  return memory;
+}
+
 bool Client::forked() const noexcept { return core_->forked(); }
 Counters& Client::counters() const { return core_->counters; }
 

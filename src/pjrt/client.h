@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,6 +33,11 @@ struct DeviceDescription {
   Attributes attributes;
 };
 
+struct DeviceMemory {  // bytes
+  int64_t in_use = 0;
+  std::optional<int64_t> limit;
+};
+
 // Any thread, several at once. The plugin's client is never destroyed, not even at exit: its buffers and threads may
 // outlive everything else. Every call that would enter the plugin from a process forked after create() throws
 // (FailedPrecondition): the plugin's threads do not exist there, and a call would hang.
@@ -45,6 +51,7 @@ class Client {
   const std::string& platform_version() const;
   int device_count() const;  // addressable ones
   const std::vector<DeviceDescription>& devices() const;
+  std::optional<DeviceMemory> device_memory(int device) const;  // nothing if the plugin does not say, as XLA's CPU one
   bool forked() const noexcept;  // this process is a fork of the one that made the client
 
   // `data` is dense and row-major; it may be reused when the call returns.

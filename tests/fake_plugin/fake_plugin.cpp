@@ -246,6 +246,13 @@ FAKE(Device_GetDescription) {
   args->device_description = &args->device->description;
   return nullptr;
 }
+FAKE(Device_MemoryStats) {
+  FAULT(Device_MemoryStats)
+  args->bytes_in_use = 1000;
+  args->bytes_limit = 5000;
+  args->bytes_limit_is_set = fake::variable("FAKE_PJRT_NO_LIMIT") == nullptr;
+  return nullptr;
+}
 FAKE(DeviceDescription_Id) {
   args->id = args->device_description->id;
   return nullptr;
@@ -414,6 +421,7 @@ extern "C" __attribute__((visibility("default"))) const PJRT_Api* GetPjrtApi() {
   SLOT(Client_PlatformVersion);
   SLOT(Client_AddressableDevices);
   SLOT(Device_GetDescription);
+  SLOT(Device_MemoryStats);
   SLOT(DeviceDescription_Id);
   SLOT(DeviceDescription_ProcessIndex);
   SLOT(DeviceDescription_Kind);

@@ -327,9 +327,11 @@ TEST(CpuPlugin, ForkedChildIsRefused) {
     must_refuse([&] { client->compile("", {}, {}); });
     must_refuse([&] { a->copy_to_host(out, sizeof(out)); });
     must_refuse([&] { executable->serialize(); });
+    must_refuse([&] { a->on_ready([](std::exception_ptr) {}); });
+    must_refuse([&] { client->device_memory(0); });
     must_refuse([&] { Client::create(client->plugin()); });
     a.reset();  // enters nothing
-    _exit(refused == 6 && client->forked() ? 0 : 1);
+    _exit(refused == 8 && client->forked() ? 0 : 1);
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);

@@ -194,6 +194,44 @@ TEST_F(Fault, OptionalFunctionsThatAreNotThere) {
   EXPECT_EQ(error_of([&] { client_->deserialize("x", {}, {}); }).code(), Error::Code::Unimplemented);
 }
 
+TEST_F(Fault, DeviceMemoryAsFarAsThePluginSays) {
+  ASSERT_TRUE(client_->device_memory(0).has_value());
+  EXPECT_EQ(client_->device_memory(0)->in_use, 1000);
+  EXPECT_EQ(client_->device_memory(0)->limit, 5000);
+  {
+    const ScopedVariable no_limit("FAKE_PJRT_NO_LIMIT", "1");
+    EXPECT_FALSE(client_->device_memory(0)->limit.has_value());
+  }
+  {
+    const ScopedVariable none("FAKE_PJRT_UNIMPLEMENTED", "Device_MemoryStats");
+    EXPECT_FALSE(client_->device_memory(0).has_value());
+  }
+  const ScopedVariable fail("FAKE_PJRT_FAIL", "Device_MemoryStats:1:14");
+  EXPECT_EQ(error_of([&] { client_->device_memory(0); }).code(), Error::Code::Unavailable);
+}
+
+TEST_F(Fault, ContinuationsRunOnceWithTheError) {
+  const auto x = upload();
+  std::vector<std::string> seen;
+  const auto note = [&](std::exception_ptr error) {
+    try {
+      if (error) std::rethrow_exception(error);
+      seen.emplace_back("ok");
+    } catch (const Error& e) {
+      seen.emplace_back(e.what());
+    }
+  };
+  x->on_ready(note);
+  const ScopedVariable fault("FAKE_PJRT_ASYNC_ERROR", "1");
+  run(*x);
+  out_[0]->on_ready(note);
+  EXPECT_THAT(seen, testing::ElementsAre("ok", HasSubstr("asynchronous fault")));
+  const ScopedVariable fail("FAKE_PJRT_FAIL", "Event_OnReady:1:14");
+  EXPECT_EQ(error_of([&] { x->on_ready(note); }).code(), Error::Code::Unavailable);
+  EXPECT_EQ(seen.size(), 2u);
+  drop_outputs();
+}
+
 TEST_F(Fault, EventsThatFail) {
   const auto x = upload();
   for (const char* step : {"Buffer_ReadyEvent", "Event_Await"}) {

@@ -2,35 +2,15 @@
 
 import copy
 import io
-import os
 import pathlib
-import subprocess
-import sys
-import textwrap
 
 import pytest
 import torch
 import torch.nn.functional as F
+from interpreter import printed, run_python
 from torch import nn
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-
-def run_python(code, **environment):
-    """Runs a fresh interpreter; returns the finished process, output captured."""
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-
-
-def printed(code, **environment):
-    process = run_python(code, **environment)
-    assert process.returncode == 0, process.stderr
-    return process.stdout.strip()
 
 
 # ---- registration ----
@@ -107,28 +87,6 @@ def test_the_process_ends_cleanly_after_backward():
         )
         == "54.0"
     )
-
-
-NAMES = """
-is_available device_count current_device set_device device synchronize is_initialized _is_in_bad_fork _lazy_init
-manual_seed manual_seed_all seed initial_seed get_rng_state set_rng_state default_generators get_amp_supported_dtype
-memory_allocated max_memory_allocated reset_peak_memory_stats empty_cache mem_get_info memory_stats Stream Event
-current_stream default_stream stream get_device_properties get_device_name counters reset_counters support_matrix
-""".split()
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_device_module_has(name):
-    assert getattr(torch.tpu, name) is not None
-
-
-def test_accelerator_api():
-    assert torch.accelerator.is_available()
-    assert torch.accelerator.current_accelerator() == torch.device("tpu")
-    assert torch.accelerator.device_count() == torch.tpu.device_count() >= 1
-    assert torch.accelerator.current_device_index() == 0
-    torch.accelerator.synchronize()
-    assert torch.accelerator.current_stream().device == torch.device("tpu:0")
 
 
 def test_an_index_that_does_not_exist_raises():
@@ -462,17 +420,6 @@ def test_memory_is_given_back(tpu):
     del x
     assert torch.tpu.memory_allocated() == before
     assert torch.tpu.max_memory_allocated() >= before + 4 * 2**20
-
-
-def test_stream_and_events(tpu):
-    start, end = torch.tpu.Event(enable_timing=True), torch.tpu.Event(enable_timing=True)
-    start.record()
-    torch.randn(64, 64, device=tpu).matmul(torch.randn(64, 64, device=tpu))
-    end.record()
-    end.synchronize()
-    assert start.elapsed_time(end) > 0 and end.query()
-    with torch.tpu.stream(torch.tpu.current_stream()), torch.tpu.device(0):
-        assert torch.tpu.current_device() == 0
 
 
 def test_type_and_shape_errors_are_pytorchs_own(tpu):
