@@ -3,6 +3,7 @@ find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_package(nlohmann_json REQUIRED)
 find_package(tomlplusplus REQUIRED)
 find_package(CLI11 REQUIRED)
+find_package(Threads REQUIRED)
 
 function(room name)
   cmake_parse_arguments(ROOM "" "" "USES;LINKS;SYSTEM_INCLUDES" ${ARGN})

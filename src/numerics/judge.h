@@ -17,6 +17,20 @@ struct Rule {
 // The rule of a dtype (or of the autocast dtype) from the manifest's thresholds; exact for whole numbers.
 Rule rule_for(const nlohmann::json& thresholds, const std::string& dtype);
 
+// A fault to try the judge on: the candidate's element i becomes factor x element i + shift (around the end).
+struct Fault {
+  double factor = 1;
+  size_t shift = 0;
+};
+
+// What is compared. `exact` is the f64 run's tensor, of the same shape; none = tolerance alone.
+struct Pair {
+  TensorView reference, candidate;
+  std::optional<TensorView> exact = std::nullopt;
+  Rule rule;
+  std::optional<Fault> fault = std::nullopt;  // both sides are then taken as f64, which holds any fault exactly
+};
+
 struct Judgement {
   bool passed = false;
   std::string passed_by;   // "tolerance", "judge" or ""
@@ -25,7 +39,6 @@ struct Judgement {
   nlohmann::json row;      // the numbers of the sheet's "tensors"
 };
 
-// `exact` is the f64 run's tensor, of the same shape; none = tolerance alone.
 Judgement judge_tensor(const Tensor& reference, const Tensor& candidate, const Tensor* exact, const Rule& rule);
 
 }  // namespace tpupilot::numerics

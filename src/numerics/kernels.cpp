@@ -1,0 +1,52 @@
+#include "numerics/kernels.h"
+
+#include <cstring>
+#include <limits>
+
+// kernels_body.h is read once for each instruction set, into a namespace of its own.
+namespace tpupilot::numerics::baseline {
+#include "numerics/kernels_body.h"
+}  // namespace tpupilot::numerics::baseline
+
+#if defined(__x86_64__) && !defined(__AVX2__)
+#define TPUPILOT_AVX2
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2")
+#endif
+namespace tpupilot::numerics::avx2 {
+#include "numerics/kernels_body.h"
+}  // namespace tpupilot::numerics::avx2
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#endif
+
+namespace tpupilot::numerics {
+
+namespace {
+
+constexpr Kernels kBaseline{"baseline",           baseline::widen,         baseline::order,
+                            baseline::add_finite, baseline::add_distances, baseline::distances};
+#ifdef TPUPILOT_AVX2
+constexpr Kernels kAvx2{"avx2", avx2::widen, avx2::order, avx2::add_finite, avx2::add_distances, avx2::distances};
+#endif
+
+}  // namespace
+
+const Kernels& baseline_kernels() { return kBaseline; }
+
+const Kernels& kernels() {
+#ifdef TPUPILOT_AVX2
+  static const Kernels& best = __builtin_cpu_supports("avx2") ? kAvx2 : kBaseline;
+  return best;
+#else
+  return kBaseline;
+#endif
+}
+
+}  // namespace tpupilot::numerics

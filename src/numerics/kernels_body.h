@@ -1,0 +1,349 @@
+// Read by kernels.cpp, several times: no include guard, no includes. Vectors are the compiler's own, so that one text
+// serves every instruction set: an operation that the processor lacks is split into smaller ones.
+
+using Doubles = double __attribute__((vector_size(32)));
+using Mask = int64_t __attribute__((vector_size(32)));
+using Floats = float __attribute__((vector_size(32)));
+using HalfFloats = float __attribute__((vector_size(16)));
+using Words = uint32_t __attribute__((vector_size(32)));
+using SignedWords = int32_t __attribute__((vector_size(32)));
+
+template <typename T>
+static inline T at(const char* bytes, size_t i) {
+  T value;
+  std::memcpy(&value, bytes + i * sizeof(T), sizeof(T));
+  return value;
+}
+
+static inline float float_of_half(uint16_t bits) {
+  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16, exponent = bits >> 10 & 31, mantissa = bits & 1023;
+  const uint32_t normal = (exponent + (exponent == 31 ? 224 : 112)) << 23 | mantissa << 13;
+  const auto small = std::bit_cast<uint32_t>(static_cast<float>(mantissa) * 0x1p-24f);
+  return std::bit_cast<float>(sign | (exponent == 0 ? small : normal));
+}
+
+template <typename T>
+static inline void widen_as(const char* bytes, size_t count, double* values) {
+  for (size_t i = 0; i < count; ++i) values[i] = static_cast<double>(at<T>(bytes, i));
+}
+
+static void widen(Dtype dtype, const char* bytes, size_t count, double* values) {
+  switch (dtype) {
+    case Dtype::Float64: return widen_as<double>(bytes, count, values);
+    case Dtype::Float32: return widen_as<float>(bytes, count, values);
+    case Dtype::Float16:
+      for (size_t i = 0; i < count; ++i) values[i] = float_of_half(at<uint16_t>(bytes, i));
+      return;
+    case Dtype::BFloat16:
+      for (size_t i = 0; i < count; ++i)
+        values[i] = std::bit_cast<float>(static_cast<uint32_t>(at<uint16_t>(bytes, i)) << 16);
+      return;
+    case Dtype::Int64: return widen_as<int64_t>(bytes, count, values);
+    case Dtype::Int32: return widen_as<int32_t>(bytes, count, values);
+    case Dtype::Int16: return widen_as<int16_t>(bytes, count, values);
+    case Dtype::Int8: return widen_as<int8_t>(bytes, count, values);
+    case Dtype::UInt8:
+    case Dtype::Bool: return widen_as<uint8_t>(bytes, count, values);
+  }
+}
+
+// Sign and magnitude to two's complement: -0 and +0 are both 0.
+template <typename Signed>
+static inline Signed in_order(Signed bits) {
+  const auto sign = static_cast<Signed>(bits >> (sizeof(Signed) * 8 - 1));
+  const auto magnitude = static_cast<Signed>(bits & std::numeric_limits<Signed>::max());
+  return static_cast<Signed>((magnitude ^ sign) - sign);
+}
+
+template <typename Signed, bool is_float, typename Out>
+static inline void order_as(const char* bytes, size_t count, Out* ordered) {
+  for (size_t i = 0; i < count; ++i) {
+    const Signed value = at<Signed>(bytes, i);
+    ordered[i] = static_cast<Out>(is_float ? in_order(value) : value);
+  }
+}
+
+// `Out` is wide enough for the dtype.
+template <typename Out>
+static inline void order_into(Dtype dtype, const char* bytes, size_t count, Out* ordered) {
+  switch (dtype) {
+    case Dtype::Float64: return order_as<int64_t, true>(bytes, count, ordered);
+    case Dtype::Float32: return order_as<int32_t, true>(bytes, count, ordered);
+    case Dtype::Float16:
+    case Dtype::BFloat16: return order_as<int16_t, true>(bytes, count, ordered);
+    case Dtype::Int64: return order_as<int64_t, false>(bytes, count, ordered);
+    case Dtype::Int32: return order_as<int32_t, false>(bytes, count, ordered);
+    case Dtype::Int16: return order_as<int16_t, false>(bytes, count, ordered);
+    case Dtype::Int8: return order_as<int8_t, false>(bytes, count, ordered);
+    case Dtype::UInt8:
+    case Dtype::Bool:
+      for (size_t i = 0; i < count; ++i) ordered[i] = at<uint8_t>(bytes, i);
+      return;
+  }
+}
+
+static void order(Dtype dtype, const char* bytes, size_t count, int64_t* ordered) {
+  order_into(dtype, bytes, count, ordered);
+}
+
+template <typename Vector>
+static inline void load(Vector& vector, const void* from) {
+  std::memcpy(&vector, from, sizeof vector);
+}
+
+static inline bool any(const Mask& mask) {
+#ifdef TPUPILOT_AVX2
+  return __builtin_ia32_movmskpd256(reinterpret_cast<const Doubles&>(mask)) != 0;
+#else
+  return (mask[0] | mask[1] | mask[2] | mask[3]) != 0;
+#endif
+}
+
+static inline double sum_of(const Doubles& lanes) { return lanes[0] + lanes[1] + (lanes[2] + lanes[3]); }
+
+static inline Doubles absolute(const Doubles& values) {
+  const Mask magnitude = Mask{} + std::numeric_limits<int64_t>::max();
+  return reinterpret_cast<Doubles>(reinterpret_cast<Mask>(values) & magnitude);
+}
+
+static inline double largest_of(const Doubles& lanes, double largest) {
+  for (size_t lane = 0; lane < kLanes; ++lane) largest = lanes[lane] > largest ? lanes[lane] : largest;
+  return largest;
+}
+
+// Elements i to i + 3 in f64, of `T` (float or double) in memory.
+template <typename T>
+static inline Doubles four(const char* bytes, size_t i) {
+  if constexpr (sizeof(T) == sizeof(double)) {
+    Doubles values;
+    load(values, bytes + i * sizeof(T));
+    return values;
+  } else {
+    HalfFloats values;
+    load(values, bytes + i * sizeof(T));
+#if defined(TPUPILOT_AVX2) && !defined(__clang__)
+    return __builtin_ia32_cvtps2pd256(values);  // g++ 12 makes __builtin_convertvector of it by way of memory
+#else
+    return __builtin_convertvector(values, Doubles);
+#endif
+  }
+}
+
+// The exact maxima of a block that may hold an element above what is known, and its mismatches if nobody else counts
+// them. Divides, therefore not always.
+template <typename T>
+static void scan(const RawBlock& block, size_t first, bool count, Tally& tally) {
+  Doubles severities = {}, relatives = {};
+  Mask mismatches = {};
+  for (size_t i = 0; i < block.count; i += kLanes) {
+    const Doubles r = four<T>(block.reference, i), c = four<T>(block.candidate, i);
+    const Doubles difference = absolute(c - r), size = absolute(r), allowed = tally.atol + tally.rtol * size;
+    const Doubles severity = difference / allowed, relative = difference / size;
+    mismatches -= difference > allowed;
+    severities = severity > severities ? severity : severities;  // 0 / 0 is no larger
+    relatives = (relative > relatives) & (size > 0.0) ? relative : relatives;
+  }
+  if (count) tally.mismatches += static_cast<uint64_t>(mismatches[0] + mismatches[1] + mismatches[2] + mismatches[3]);
+  tally.max_rel = largest_of(relatives, tally.max_rel);
+  const double severity = largest_of(severities, tally.severity);
+  if (!(severity > tally.severity)) return;
+  tally.severity = severity;
+  for (size_t i = 0; i < block.count; i += kLanes) {
+    const Doubles r = four<T>(block.reference, i), c = four<T>(block.candidate, i);
+    const Doubles here = absolute(c - r) / (tally.atol + tally.rtol * absolute(r));
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      if (here[lane] != severity) continue;
+      tally.worst = first + i + lane;
+      return;
+    }
+  }
+}
+
+// An infinite maximum of another chunk must not hide one here that comes earlier in the tensor: infinity x 0 is NaN.
+static inline double finite_or_largest(double value) {
+  constexpr double largest = std::numeric_limits<double>::max();
+  return value > largest ? largest : value;
+}
+
+// A little less than a maximum so far, so that rounding cannot hide an element that equals or exceeds it.
+static inline double just_below(double a, double b) { return (a > b ? a : b) * (1 - 0x1p-50); }
+
+// `counts`: elements may be outside the tolerance without being worse than what is known; else whoever is outside is
+// also worse, and the scan that follows counts it.
+template <typename T, bool has_exact, bool counts>
+static bool add_block(const RawBlock& block, size_t first, Tally& tally) {
+  const double severity = just_below(tally.severity, finite_or_largest(tally.known_severity));
+  const double relative = just_below(tally.max_rel, tally.known_relative);
+  const double rtol = counts ? tally.rtol : severity * tally.rtol, atol = counts ? tally.atol : severity * tally.atol;
+  const double reference_threshold = tally.reference_threshold, candidate_threshold = tally.candidate_threshold;
+  Doubles product, left, right, reference_squares, candidate_squares, max_abs = {};
+  load(product, tally.product.data());
+  load(left, tally.reference_squares.data());
+  load(right, tally.candidate_squares.data());
+  load(reference_squares, tally.reference_error_squares.data());
+  load(candidate_squares, tally.candidate_error_squares.data());
+  Mask mismatches = {}, larger = {};
+  double* const reference_tail = tally.reference_tail;
+  double* const candidate_tail = tally.candidate_tail;
+  size_t reference_kept = tally.reference_kept, candidate_kept = tally.candidate_kept;
+  for (size_t i = 0; i < block.count; i += kLanes) {
+    const Doubles r = four<T>(block.reference, i), c = four<T>(block.candidate, i);
+    const Doubles difference = absolute(c - r), size = absolute(r);
+    Doubles bound = atol + rtol * size;
+    if constexpr (counts) {
+      mismatches -= difference > bound;
+      bound *= severity;
+    }
+    max_abs = difference > max_abs ? difference : max_abs;
+    if constexpr (sizeof(T) == sizeof(double)) {  // where a bound may be so small that it is rounded up
+      larger |= ((difference >= bound) | ((difference >= relative * size) & (size > 0.0))) & (difference > 0.0);
+    } else {
+      larger |= (difference > bound) | ((difference > relative * size) & (size > 0.0));
+    }
+    product += r * c;
+    left += r * r;
+    right += c * c;
+    if constexpr (has_exact) {
+      const Doubles e = four<double>(block.exact, i);
+      const Doubles of_reference = absolute(r - e), of_candidate = absolute(c - e);
+      reference_squares += of_reference * of_reference;
+      candidate_squares += of_candidate * of_candidate;
+      if (any((of_reference > reference_threshold) | (of_candidate > candidate_threshold))) {
+        for (size_t lane = 0; lane < kLanes; ++lane) {
+          reference_tail[reference_kept] = of_reference[lane];
+          reference_kept += of_reference[lane] > reference_threshold;
+          candidate_tail[candidate_kept] = of_candidate[lane];
+          candidate_kept += of_candidate[lane] > candidate_threshold;
+        }
+      }
+    }
+  }
+  // A NaN or Inf anywhere has reached one of these sums.
+  const Doubles finite = (left - left) + (right - right) + (product - product) +
+                         (reference_squares - reference_squares) + (candidate_squares - candidate_squares);
+  if (sum_of(finite) != 0) return false;
+  std::memcpy(tally.product.data(), &product, sizeof product);
+  std::memcpy(tally.reference_squares.data(), &left, sizeof left);
+  std::memcpy(tally.candidate_squares.data(), &right, sizeof right);
+  std::memcpy(tally.reference_error_squares.data(), &reference_squares, sizeof reference_squares);
+  std::memcpy(tally.candidate_error_squares.data(), &candidate_squares, sizeof candidate_squares);
+  for (size_t lane = 0; lane < kLanes; ++lane) {
+    tally.mismatches += static_cast<uint64_t>(mismatches[lane]);
+    if (max_abs[lane] > tally.max_abs) tally.max_abs = max_abs[lane];
+  }
+  if (has_exact) tally.errors += block.count;
+  tally.reference_kept = reference_kept;
+  tally.candidate_kept = candidate_kept;
+  if (any(larger)) scan<T>(block, first, !counts, tally);
+  return true;
+}
+
+template <typename T>
+static bool add_of(const RawBlock& block, size_t first, Tally& tally) {
+  const bool counts = tally.severity > 1 || tally.known_severity > 1;
+  if (counts) return block.exact ? add_block<T, true, true>(block, first, tally) : add_block<T, false, true>(block, first, tally);
+  return block.exact ? add_block<T, true, false>(block, first, tally) : add_block<T, false, false>(block, first, tally);
+}
+
+static bool add_finite(const RawBlock& block, size_t first, Tally& tally) {
+  return block.dtype == Dtype::Float32 ? add_of<float>(block, first, tally) : add_of<double>(block, first, tally);
+}
+
+static inline uint64_t apart(int64_t a, int64_t b) {
+  return a > b ? static_cast<uint64_t>(a) - static_cast<uint64_t>(b)
+               : static_cast<uint64_t>(b) - static_cast<uint64_t>(a);
+}
+
+static void distances(Dtype dtype, const char* reference, const char* candidate, size_t count, uint64_t* found) {
+  int64_t left[kBlock], right[kBlock];
+  order_into(dtype, reference, count, left);
+  order_into(dtype, candidate, count, right);
+  for (size_t i = 0; i < count; ++i) found[i] = apart(left[i], right[i]);
+}
+
+static void add_wide_distances(Dtype dtype, const char* reference, const char* candidate, size_t count,
+                               UlpCounts& counts) {
+  uint64_t found[kBlock];
+  distances(dtype, reference, candidate, count, found);
+  uint64_t largest = counts.largest;
+  for (size_t i = 0; i < count; ++i) {
+    largest = found[i] > largest ? found[i] : largest;
+    ++counts.copies[i % UlpCounts::kCopies][ulp_bin(found[i])];
+  }
+  counts.largest = largest;
+}
+
+// Eight distances in order; the largest so far of each lane.
+static inline void apart_of(const SignedWords& a, const SignedWords& b, Words& largest, uint32_t* distances) {
+  const Words distance = reinterpret_cast<Words>(a > b ? a : b) - reinterpret_cast<Words>(a > b ? b : a);
+  largest = distance > largest ? distance : largest;
+  std::memcpy(distances, &distance, sizeof distance);
+}
+
+static inline SignedWords eight_in_order(const char* floats) {
+  SignedWords bits;
+  load(bits, floats);
+  const SignedWords sign = bits >> 31;
+  return ((bits & std::numeric_limits<int32_t>::max()) ^ sign) - sign;
+}
+
+// `count` is a multiple of 8.
+static inline Words apart_as_floats(const char* reference, const char* candidate, size_t count, uint32_t* distances) {
+  Words largest = {};
+  for (size_t i = 0; i < count; i += 8)
+    apart_of(eight_in_order(reference + i * 4), eight_in_order(candidate + i * 4), largest, distances + i);
+  return largest;
+}
+
+static inline Words apart_as_any(Dtype dtype, const char* reference, const char* candidate, size_t count,
+                                 uint32_t* distances) {
+  int32_t left[kBlock], right[kBlock];
+  order_into(dtype, reference, count, left);
+  order_into(dtype, candidate, count, right);
+  for (size_t i = count; i % 8 != 0; ++i) left[i] = right[i] = 0;
+  Words largest = {};
+  for (size_t i = 0; i < count; i += 8) {
+    SignedWords a, b;
+    load(a, left + i);
+    load(b, right + i);
+    apart_of(a, b, largest, distances + i);
+  }
+  return largest;
+}
+
+// Distances to bins, as ulp_bin: the leading bits of an integer are the exponent and mantissa of it as a float. Halved
+// to be no negative number, and with a gap of zeros below the leading 8 bits, so that no rounding reaches the 7 that
+// matter.
+static inline void bins_of(size_t count, uint32_t* bins) {
+  for (size_t i = 0; i < count; i += 8) {
+    Words distance;
+    load(distance, bins + i);
+    const Words half = distance >> 1, leading = half & ~(half >> 8);
+    const Floats rounded = __builtin_convertvector(reinterpret_cast<SignedWords>(leading), Floats);
+    const Words coarse = (reinterpret_cast<Words>(rounded) >> 17) - (0x44800000U >> 17) + static_cast<uint32_t>(kExact);
+    const Words bin = distance < static_cast<uint32_t>(kExact) ? distance : coarse;
+    std::memcpy(bins + i, &bin, sizeof bin);
+  }
+}
+
+static void add_distances(Dtype dtype, const char* reference, const char* candidate, size_t count, UlpCounts& counts) {
+  if (dtype == Dtype::Float64 || dtype == Dtype::Int64)
+    return add_wide_distances(dtype, reference, candidate, count, counts);
+  uint32_t* const bins = counts.bins.data();
+  const Words maxima = dtype == Dtype::Float32 && count % 8 == 0
+                           ? apart_as_floats(reference, candidate, count, bins)
+                           : apart_as_any(dtype, reference, candidate, count, bins);
+  uint32_t largest = 0;
+  for (size_t lane = 0; lane < 8; ++lane) largest = maxima[lane] > largest ? maxima[lane] : largest;
+  if (largest == 0) {
+    counts.copies[0][0] += static_cast<uint32_t>(count);
+    return;
+  }
+  counts.largest = largest > counts.largest ? largest : counts.largest;
+  if (largest >= kExact) bins_of((count + 7) / 8 * 8, bins);
+  size_t i = 0;
+  for (; i + UlpCounts::kCopies <= count; i += UlpCounts::kCopies) {
+    for (size_t copy = 0; copy < UlpCounts::kCopies; ++copy) ++counts.copies[copy][bins[i + copy]];
+  }
+  for (; i < count; ++i) ++counts.copies[0][bins[i]];
+}
