@@ -118,7 +118,7 @@ void Comparison::sample() {
   for (Tail* tail : {&reference_tail_, &candidate_tail_}) tail->values.reserve(std::min(count_, kSmall));
   if (!pair_.exact || count_ <= kSmall) return;
   const bool large = count_ >= size_t{1} << 20, huge = count_ >= size_t{1} << 24;
-  const size_t run = large ? 256 : 16, runs = huge ? 256 : 64;
+  const size_t run = large ? 64 : 16, runs = huge ? 256 : 64;
   Values sampled_values;
   std::vector<double> of_reference, of_candidate;
   const auto part = [&](const TensorView& tensor, size_t from, size_t n) {
@@ -279,12 +279,7 @@ void Comparison::absorb(size_t chunk, Scratch& scratch) {
   keep(reference_tail_, tally.reference_tail, tally.reference_kept);
   keep(candidate_tail_, tally.candidate_tail, tally.candidate_kept);
   ulp_largest_ = std::max(ulp_largest_, scratch.ulps.largest);
-  const size_t used = ulp_bin(scratch.ulps.largest) + 1;
-  for (auto& copy : scratch.ulps.copies) {
-    for (size_t bin = 0; bin < used; ++bin) ulp_counts_[bin] += copy[bin];
-    std::fill_n(copy.begin(), used, 0);
-  }
-  scratch.ulps.largest = 0;
+  scratch.ulps.move_to(ulp_counts_);
 }
 
 OrderStatistic Comparison::error_quantile(Tail& tail) const {

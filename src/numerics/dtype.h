@@ -21,6 +21,8 @@ constexpr DtypeFormat kDtypes[] = {{Dtype::Float64, "F64", "float64", 8},    {Dt
                                    {Dtype::Int16, "I16", "int16", 2},        {Dtype::Int8, "I8", "int8", 1},
                                    {Dtype::UInt8, "U8", "uint8", 1},         {Dtype::Bool, "BOOL", "bool", 1}};
 
+constexpr size_t size_of(Dtype dtype) { return kDtypes[static_cast<size_t>(dtype)].size; }  // in the order of Dtype
+
 // By torch's name; Error if there is none such.
 const DtypeFormat& format_of(const std::string& torch_name);
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <thread>
 
 #include "numerics/comparison.h"
@@ -16,6 +17,7 @@ namespace tpupilot::numerics {
 namespace {
 
 constexpr size_t kPiece = size_t{128} << 10;  // bytes that a file hands out at once: they stay in the second cache
+constexpr size_t kBacklog = 4;                       // chunks that may wait before a file goes on
 constexpr size_t kBehind = 4 * MappedFile::kWindow;  // bytes that stay mapped behind the place that was reached
 constexpr size_t kWorthThreads = size_t{1} << 20;    // bytes from which a second thread is worth its start
 
@@ -96,7 +98,9 @@ class JudgeRun {
       const std::optional<Task> task = next();
       if (!task) {
         if (over()) break;
+        ++waiting_;
         changed_.wait(lock);
+        --waiting_;
         continue;
       }
       lock.unlock();
@@ -112,7 +116,7 @@ class JudgeRun {
         task->file->busy = false;
         task->file->handed_out = task->end;
       }
-      changed_.notify_all();
+      if (waiting_ > 0) changed_.notify_all();
     }
     changed_.notify_all();
   }
@@ -120,36 +124,54 @@ class JudgeRun {
   bool over() const {
     return started_ == order_.size() && active_.empty() &&
            std::all_of(files_.begin(), files_.end(), [](const FileState& file) {
-             return !file.stream->sink || (!file.busy && file.handed_out == file.stream->file->bytes().size());
+             return done(file) && !file.busy;
            });
   }
 
-  // Under the lock. A chunk whose bytes have all been handed out, before they leave the cache; else the bytes that the
-  // first chunk waits for; else any others.
+  // Under the lock. The file that is most behind goes on, because the others wait for it in the end; but not far ahead of
+  // the comparison, which is to find the bytes in the cache. Else a chunk whose bytes have all been handed out, else any
+  // file.
   std::optional<Task> next() {
     if (active_.empty() || active_.back()->next == chunks(*active_.back())) start();
-    FileState* waited_for = nullptr;
+    FileState* const behind = most_behind();
     for (const auto& work : active_) {
-      if (work->next == chunks(*work)) continue;
-      bool ready = true;
-      for (const Place& place : places_[work->pair]) {
-        const FileState& file = *place.state;
-        if (work->again || !file.stream->sink || file.handed_out >= end_of(place, *work, work->next)) continue;
-        ready = false;
-        if (!waited_for && !file.busy) waited_for = place.state;
-      }
-      if (ready) return Task{nullptr, 0, 0, work.get(), work->next++};
+      if (work->next == chunks(*work) || !ready(*work, work->next)) continue;
+      if (behind && !behind->busy && !ready(*work, work->next + kBacklog)) break;
+      return Task{nullptr, 0, 0, work.get(), work->next++};
     }
-    if (!waited_for) {
-      for (FileState& file : files_) {
-        if (file.busy || !file.stream->sink || file.handed_out == file.stream->file->bytes().size()) continue;
-        if (!waited_for || file.handed_out < waited_for->handed_out) waited_for = &file;
-      }
+    if (behind && !behind->busy) return piece_of(*behind);
+    for (FileState& file : files_) {
+      if (!file.busy && !done(file)) return piece_of(file);
     }
-    if (!waited_for) return std::nullopt;
-    waited_for->busy = true;
-    return Task{waited_for, waited_for->handed_out,
-                std::min(waited_for->handed_out + kPiece, waited_for->stream->file->bytes().size())};
+    return std::nullopt;
+  }
+
+  // Whether the bytes of a chunk (or of the last one there is) have been handed out.
+  bool ready(const Work& work, size_t chunk) const {
+    if (work.again) return true;
+    return std::all_of(places_[work.pair].begin(), places_[work.pair].end(), [&](const Place& place) {
+      return !place.state->stream->sink || place.state->handed_out >= end_of(place, work, chunk);
+    });
+  }
+
+  static size_t size(const FileState& file) { return file.stream->file->bytes().size(); }
+  static bool done(const FileState& file) { return !file.stream->sink || file.handed_out == size(file); }
+
+  // The file of which the smallest share has been handed out; null if all are done.
+  FileState* most_behind() {
+    FileState* found = nullptr;
+    const auto share = [](const FileState& file) {
+      return static_cast<double>(file.handed_out) / static_cast<double>(size(file));
+    };
+    for (FileState& file : files_) {
+      if (!done(file) && (!found || share(file) < share(*found))) found = &file;
+    }
+    return found;
+  }
+
+  Task piece_of(FileState& file) {
+    file.busy = true;
+    return Task{&file, file.handed_out, std::min(file.handed_out + kPiece, size(file))};
   }
 
   static size_t chunks(const Work& work) { return work.comparison->chunks(); }
@@ -256,6 +278,7 @@ class JudgeRun {
   std::vector<size_t> order_;
   std::mutex mutex_, release_;  // all below; FileState::reached and released
   std::condition_variable changed_;
+  unsigned waiting_ = 0;
   size_t started_ = 0;
   std::deque<std::unique_ptr<Work>> active_;
   std::vector<Judgement> results_;

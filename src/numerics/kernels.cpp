@@ -1,5 +1,6 @@
 #include "numerics/kernels.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -11,10 +12,10 @@ namespace tpupilot::numerics::baseline {
 #if defined(__x86_64__) && !defined(__AVX2__)
 #define TPUPILOT_AVX2
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
 #else
 #pragma GCC push_options
-#pragma GCC target("avx2")
+#pragma GCC target("avx2,fma")
 #endif
 namespace tpupilot::numerics::avx2 {
 #include "numerics/kernels_body.h"
@@ -38,11 +39,27 @@ constexpr Kernels kAvx2{"avx2", avx2::widen, avx2::order, avx2::add_finite, avx2
 
 }  // namespace
 
+void UlpCounts::move_to(std::vector<uint64_t>& totals) {
+  const size_t used = ulp_bin(largest) + 1;
+  for (auto& copy : copies) {
+    for (size_t bin = 0; bin < used; ++bin) totals[bin] += copy[bin];
+    std::fill_n(copy.begin(), used, 0);
+  }
+  for (auto& copy : pairs) {
+    for (size_t i = 0; i < copy.size(); ++i) {
+      totals[i % kPaired] += copy[i];
+      totals[i / kPaired] += copy[i];
+    }
+    copy.fill(0);
+  }
+  largest = 0;
+}
+
 const Kernels& baseline_kernels() { return kBaseline; }
 
 const Kernels& kernels() {
 #ifdef TPUPILOT_AVX2
-  static const Kernels& best = __builtin_cpu_supports("avx2") ? kAvx2 : kBaseline;
+  static const Kernels& best = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? kAvx2 : kBaseline;
   return best;
 #else
   return kBaseline;

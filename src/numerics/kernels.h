@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "numerics/dtype.h"
 
@@ -23,12 +24,14 @@ inline size_t ulp_bin(uint64_t distance) {
   return kExact + static_cast<size_t>(leading - 11) * 64 + (distance >> (leading - 6) & 63);
 }
 
-// Counts of distances. Several copies, so that equal neighbours do not wait for each other.
+// Counts of distances, in several copies, so that equal neighbours do not wait for each other.
 struct UlpCounts {
-  static constexpr size_t kCopies = 8;
+  static constexpr size_t kCopies = 8, kPaired = 16;
   std::array<std::array<uint32_t, kUlpBins>, kCopies> copies{};
+  std::array<std::array<uint32_t, kPaired * kPaired>, 4> pairs{};  // of distances a, b < kPaired at a + kPaired x b
   uint64_t largest = 0;
-  std::array<uint32_t, kBlock> bins;  // of the block at hand
+
+  void move_to(std::vector<uint64_t>& totals);  // adds all to `totals`, by bin, and starts anew
 };
 
 // A block as it lies in memory, aligned or not. `exact` is f64, or null.

@@ -93,7 +93,7 @@ static inline void load(Vector& vector, const void* from) {
 
 static inline bool any(const Mask& mask) {
 #ifdef TPUPILOT_AVX2
-  return __builtin_ia32_movmskpd256(reinterpret_cast<const Doubles&>(mask)) != 0;
+  return __builtin_ia32_movmskpd256(reinterpret_cast<Doubles>(mask)) != 0;
 #else
   return (mask[0] | mask[1] | mask[2] | mask[3]) != 0;
 #endif
@@ -104,6 +104,21 @@ static inline double sum_of(const Doubles& lanes) { return lanes[0] + lanes[1] +
 static inline Doubles absolute(const Doubles& values) {
   const Mask magnitude = Mask{} + std::numeric_limits<int64_t>::max();
   return reinterpret_cast<Doubles>(reinterpret_cast<Mask>(values) & magnitude);
+}
+
+// a x b + c. Only where the product of two f32 is exact in f64, so that fusing changes no bit, or for a bound that has
+// room for rounding.
+static inline Doubles multiply_add(const Doubles& a, const Doubles& b, const Doubles& c) {
+#ifdef TPUPILOT_AVX2
+  return __builtin_ia32_vfmaddpd256(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+template <typename T>
+static inline void add_product(Doubles& sum, const Doubles& a, const Doubles& b) {
+  sum = sizeof(T) == sizeof(float) ? multiply_add(a, b, sum) : sum + a * b;
 }
 
 static inline double largest_of(const Doubles& lanes, double largest) {
@@ -175,6 +190,7 @@ static bool add_block(const RawBlock& block, size_t first, Tally& tally) {
   const double severity = just_below(tally.severity, finite_or_largest(tally.known_severity));
   const double relative = just_below(tally.max_rel, tally.known_relative);
   const double rtol = counts ? tally.rtol : severity * tally.rtol, atol = counts ? tally.atol : severity * tally.atol;
+  const Doubles rtols = Doubles{} + rtol, atols = Doubles{} + atol;
   const double reference_threshold = tally.reference_threshold, candidate_threshold = tally.candidate_threshold;
   Doubles product, left, right, reference_squares, candidate_squares, max_abs = {};
   load(product, tally.product.data());
@@ -189,10 +205,13 @@ static bool add_block(const RawBlock& block, size_t first, Tally& tally) {
   for (size_t i = 0; i < block.count; i += kLanes) {
     const Doubles r = four<T>(block.reference, i), c = four<T>(block.candidate, i);
     const Doubles difference = absolute(c - r), size = absolute(r);
-    Doubles bound = atol + rtol * size;
+    Doubles bound;
     if constexpr (counts) {
-      mismatches -= difference > bound;
-      bound *= severity;
+      const Doubles allowed = atol + rtol * size;
+      mismatches -= difference > allowed;
+      bound = severity * allowed;
+    } else {
+      bound = multiply_add(rtols, size, atols);
     }
     max_abs = difference > max_abs ? difference : max_abs;
     if constexpr (sizeof(T) == sizeof(double)) {  // where a bound may be so small that it is rounded up
@@ -200,9 +219,9 @@ static bool add_block(const RawBlock& block, size_t first, Tally& tally) {
     } else {
       larger |= (difference > bound) | ((difference > relative * size) & (size > 0.0));
     }
-    product += r * c;
-    left += r * r;
-    right += c * c;
+    add_product<T>(product, r, c);
+    add_product<T>(left, r, r);
+    add_product<T>(right, c, c);
     if constexpr (has_exact) {
       const Doubles e = four<double>(block.exact, i);
       const Doubles of_reference = absolute(r - e), of_candidate = absolute(c - e);
@@ -261,8 +280,8 @@ static void distances(Dtype dtype, const char* reference, const char* candidate,
   for (size_t i = 0; i < count; ++i) found[i] = apart(left[i], right[i]);
 }
 
-static void add_wide_distances(Dtype dtype, const char* reference, const char* candidate, size_t count,
-                               UlpCounts& counts) {
+static void add_one_by_one(Dtype dtype, const char* reference, const char* candidate, size_t count,
+                           UlpCounts& counts) {
   uint64_t found[kBlock];
   distances(dtype, reference, candidate, count, found);
   uint64_t largest = counts.largest;
@@ -273,13 +292,6 @@ static void add_wide_distances(Dtype dtype, const char* reference, const char* c
   counts.largest = largest;
 }
 
-// Eight distances in order; the largest so far of each lane.
-static inline void apart_of(const SignedWords& a, const SignedWords& b, Words& largest, uint32_t* distances) {
-  const Words distance = reinterpret_cast<Words>(a > b ? a : b) - reinterpret_cast<Words>(a > b ? b : a);
-  largest = distance > largest ? distance : largest;
-  std::memcpy(distances, &distance, sizeof distance);
-}
-
 static inline SignedWords eight_in_order(const char* floats) {
   SignedWords bits;
   load(bits, floats);
@@ -287,63 +299,63 @@ static inline SignedWords eight_in_order(const char* floats) {
   return ((bits & std::numeric_limits<int32_t>::max()) ^ sign) - sign;
 }
 
-// `count` is a multiple of 8.
-static inline Words apart_as_floats(const char* reference, const char* candidate, size_t count, uint32_t* distances) {
+// ulp_bin of eight: the leading bits of an integer are the exponent and mantissa of it as a float. Halved to be no
+// negative number, and with a gap of zeros below the leading 8 bits, so that no rounding reaches the 7 that matter.
+static inline Words bins_of(const Words& distance) {
+  const Words half = distance >> 1, leading = half & ~(half >> 8);
+  const Floats rounded = __builtin_convertvector(reinterpret_cast<SignedWords>(leading), Floats);
+  const Words coarse = (reinterpret_cast<Words>(rounded) >> 17) - (0x44800000U >> 17) + static_cast<uint32_t>(kExact);
+  return distance < static_cast<uint32_t>(kExact) ? distance : coarse;
+}
+
+// Counts the distances between the lanes of `a` and `b`; the largest so far of each lane.
+static inline void count_eight(const SignedWords& a, const SignedWords& b, Words& largest, UlpCounts& counts) {
+  const Words distance = reinterpret_cast<Words>(a > b ? a : b) - reinterpret_cast<Words>(a > b ? b : a);
+  largest = distance > largest ? distance : largest;
+  const Mask above = reinterpret_cast<Mask>(distance >= static_cast<uint32_t>(UlpCounts::kPaired));
+  if (!any(above | above << 32)) {
+    // The usual case, of small distances: two of them are one place of a square table.
+    uint64_t pairs[4];
+    Mask both = reinterpret_cast<Mask>(distance);
+    both |= both >> (32 - 4);
+    std::memcpy(pairs, &both, sizeof pairs);
+    for (size_t i = 0; i < 4; ++i) ++counts.pairs[i][pairs[i] & 0xff];
+    return;
+  }
+  uint32_t bins[8];
+  const Words bin = bins_of(distance);
+  std::memcpy(bins, &bin, sizeof bins);
+  for (size_t i = 0; i < 8; ++i) ++counts.copies[i][bins[i]];
+}
+
+static inline Words count_floats(const char* reference, const char* candidate, size_t count, UlpCounts& counts) {
   Words largest = {};
   for (size_t i = 0; i < count; i += 8)
-    apart_of(eight_in_order(reference + i * 4), eight_in_order(candidate + i * 4), largest, distances + i);
+    count_eight(eight_in_order(reference + i * 4), eight_in_order(candidate + i * 4), largest, counts);
   return largest;
 }
 
-static inline Words apart_as_any(Dtype dtype, const char* reference, const char* candidate, size_t count,
-                                 uint32_t* distances) {
+static inline Words count_any(Dtype dtype, const char* reference, const char* candidate, size_t count,
+                              UlpCounts& counts) {
   int32_t left[kBlock], right[kBlock];
   order_into(dtype, reference, count, left);
   order_into(dtype, candidate, count, right);
-  for (size_t i = count; i % 8 != 0; ++i) left[i] = right[i] = 0;
   Words largest = {};
   for (size_t i = 0; i < count; i += 8) {
     SignedWords a, b;
     load(a, left + i);
     load(b, right + i);
-    apart_of(a, b, largest, distances + i);
+    count_eight(a, b, largest, counts);
   }
   return largest;
 }
 
-// Distances to bins, as ulp_bin: the leading bits of an integer are the exponent and mantissa of it as a float. Halved
-// to be no negative number, and with a gap of zeros below the leading 8 bits, so that no rounding reaches the 7 that
-// matter.
-static inline void bins_of(size_t count, uint32_t* bins) {
-  for (size_t i = 0; i < count; i += 8) {
-    Words distance;
-    load(distance, bins + i);
-    const Words half = distance >> 1, leading = half & ~(half >> 8);
-    const Floats rounded = __builtin_convertvector(reinterpret_cast<SignedWords>(leading), Floats);
-    const Words coarse = (reinterpret_cast<Words>(rounded) >> 17) - (0x44800000U >> 17) + static_cast<uint32_t>(kExact);
-    const Words bin = distance < static_cast<uint32_t>(kExact) ? distance : coarse;
-    std::memcpy(bins + i, &bin, sizeof bin);
-  }
-}
-
 static void add_distances(Dtype dtype, const char* reference, const char* candidate, size_t count, UlpCounts& counts) {
-  if (dtype == Dtype::Float64 || dtype == Dtype::Int64)
-    return add_wide_distances(dtype, reference, candidate, count, counts);
-  uint32_t* const bins = counts.bins.data();
-  const Words maxima = dtype == Dtype::Float32 && count % 8 == 0
-                           ? apart_as_floats(reference, candidate, count, bins)
-                           : apart_as_any(dtype, reference, candidate, count, bins);
-  uint32_t largest = 0;
-  for (size_t lane = 0; lane < 8; ++lane) largest = maxima[lane] > largest ? maxima[lane] : largest;
-  if (largest == 0) {
-    counts.copies[0][0] += static_cast<uint32_t>(count);
-    return;
-  }
-  counts.largest = largest > counts.largest ? largest : counts.largest;
-  if (largest >= kExact) bins_of((count + 7) / 8 * 8, bins);
-  size_t i = 0;
-  for (; i + UlpCounts::kCopies <= count; i += UlpCounts::kCopies) {
-    for (size_t copy = 0; copy < UlpCounts::kCopies; ++copy) ++counts.copies[copy][bins[i + copy]];
-  }
-  for (; i < count; ++i) ++counts.copies[0][bins[i]];
+  const size_t size = size_of(dtype);
+  const size_t whole = size == 8 ? 0 : count - count % 8;
+  const Words maxima = dtype == Dtype::Float32 ? count_floats(reference, candidate, whole, counts)
+                                               : count_any(dtype, reference, candidate, whole, counts);
+  for (size_t lane = 0; lane < 8; ++lane)
+    counts.largest = maxima[lane] > counts.largest ? maxima[lane] : counts.largest;
+  add_one_by_one(dtype, reference + whole * size, candidate + whole * size, count - whole, counts);
 }
