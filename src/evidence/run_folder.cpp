@@ -223,8 +223,9 @@ void RunFolder::record_new_files(const std::string& side) {
   std::set<std::string> names = {side + "/events.jsonl", side + "/stdout.log", side + "/stderr.log"};
   const auto add_folder = [&](const std::string& path) {
     std::error_code failed;
-    for (const auto& entry : fs::directory_iterator(path, failed))
-      names.insert(fs::relative(entry.path(), folder_).string());
+    for (const auto& entry : fs::recursive_directory_iterator(path, failed)) {
+      if (entry.is_regular_file(failed)) names.insert(fs::relative(entry.path(), folder_).string());
+    }
   };
   for (const json& event : events(side)) {
     const std::string kind = event.value("event", "");
@@ -235,8 +236,10 @@ void RunFolder::record_new_files(const std::string& side) {
     const json request = event.value("request", json::object());
     if (!request.value("save_to", "").empty()) add_folder(request["save_to"]);
     if (request.value("task", "") == "crash-save") add_folder(request["checkpoint"]);
-    if (!request.value("export_torch", "").empty())
-      names.insert(fs::relative(request["export_torch"].get<std::string>(), folder_).string());
+    if (const std::string exported = request.value("export_torch", ""); !exported.empty()) {
+      names.insert(fs::relative(exported, folder_).string());
+      add_folder(exported + ".own");
+    }
   }
   for (const std::string& name : names) {
     std::error_code failed;
