@@ -15,14 +15,17 @@ from __future__ import annotations
 import argparse
 import collections
 import contextlib
+import copy
 import ctypes
 import dataclasses
+import enum
 import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
 import json
 import math
+import numbers
 import os
 import platform
 import random
@@ -154,12 +157,12 @@ def read_safetensors(path):
 
 
 def leaves(value, path=""):
-    """(path, leaf) of every leaf in nested dicts, sequences and dataclasses, in order."""
+    """(path, leaf) of every leaf in nested mappings, sequences and dataclasses, in order."""
 
     def join(key):
         return f"{path}/{key}" if path else str(key)
 
-    if isinstance(value, dict):
+    if isinstance(value, collections.abc.Mapping):
         for key, item in value.items():
             yield from leaves(item, join(key))
     elif isinstance(value, (list, tuple)):
@@ -176,16 +179,25 @@ def map_tensors(value, change):
     """The same nest with every tensor changed."""
     if isinstance(value, torch.Tensor):
         return change(value)
-    if isinstance(value, dict):
-        return type(value)((k, map_tensors(v, change)) for k, v in value.items())
+    if isinstance(value, collections.abc.Mapping):
+        changed = {k: map_tensors(v, change) for k, v in value.items()}
+        if type(value) is dict:
+            return changed
+        same = copy.copy(value)  # keeps what else its type holds: a default factory, attributes
+        for k, v in changed.items():
+            same[k] = v
+        return same
+    if isinstance(value, torch.Size):
+        return value
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(map_tensors(v, change) for v in value))
     if isinstance(value, (list, tuple)):
         return type(value)(map_tensors(v, change) for v in value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.replace(
-            value, **{f.name: map_tensors(getattr(value, f.name), change) for f in dataclasses.fields(value)}
-        )
+        same = copy.copy(value)
+        for field in dataclasses.fields(value):  # a frozen one too, and fields that its constructor does not take
+            object.__setattr__(same, field.name, map_tensors(getattr(value, field.name), change))
+        return same
     return value
 
 
@@ -193,11 +205,36 @@ def tensors_in(value):
     return {path: leaf for path, leaf in leaves(value) if isinstance(leaf, torch.Tensor)}
 
 
+def outputs_in(value):
+    """{path: tensor} of every tensor and number in a nest of outputs; a number as a tensor without dims."""
+    found = {}
+    for path, leaf in leaves(value):
+        if isinstance(leaf, (bool, int, float)):
+            leaf = torch.tensor(float(leaf) if abs(leaf) >= 2**63 else leaf)
+        if isinstance(leaf, torch.Tensor):
+            found[path] = leaf.detach()
+    return found
+
+
+def leaf_text(path, leaf):
+    """What a hash takes of a leaf. JobError for a thing whose text is another in each process."""
+    if isinstance(leaf, torch.Tensor):
+        return tensor_sha256(leaf)
+    if leaf is None or isinstance(leaf, (str, bytes, numbers.Number, enum.Enum, torch.dtype, torch.device)):
+        return repr(leaf)
+    if hasattr(leaf, "__array__"):
+        return tensor_sha256(torch.as_tensor(leaf))
+    raise JobError(
+        "batch",
+        f"'{path}' is a {type(leaf).__module__}.{type(leaf).__qualname__}; give tensors, numbers and texts, or nests of "
+        "them (dict, list, tuple, dataclass)",
+    )
+
+
 def nest_sha256(value):
     digest = hashlib.sha256()
     for path, leaf in leaves(value):
-        digest.update(f"{path}=".encode())
-        digest.update((tensor_sha256(leaf) if isinstance(leaf, torch.Tensor) else repr(leaf)).encode())
+        digest.update(f"{path}={leaf_text(path, leaf)}".encode())
     return digest.hexdigest()
 
 
@@ -549,8 +586,8 @@ class OpTrace(TorchDispatchMode):
 
 
 class Job:
-    """The user's file of functions, in one of two forms: the plain one (model, batch, loss, optimizer), whose step is the
-    worker's own, and the whole step (state, batch, step)."""
+    """The user's file of functions, in one of three forms: the plain one (model, batch, loss, optimizer), whose step is the
+    worker's own; inference (model, batch, forward); and the whole step (state, batch, step)."""
 
     def __init__(self, path):
         self.path = os.path.abspath(path)
@@ -563,14 +600,38 @@ class Job:
         spec.loader.exec_module(module)
         self.module = module
         self.whole_step = self.has("state") or self.has("step")
-        needed = ("state", "step") if self.whole_step else ("model", "loss", "optimizer")
-        form = "a job that gives its whole step" if self.whole_step else "a job"
+        self.inference = not self.whole_step and not self.has("optimizer") and self.has("forward")
+        self._check_form(os.path.basename(path))
+        self.own_format = self.has("checkpoint") and self.has("restore")
+
+    def form(self):
+        return "whole-step" if self.whole_step else "inference" if self.inference else "training"
+
+    def _check_form(self, file):
+        needed, form = {
+            "whole-step": (("state", "step"), "a job that gives its whole step"),
+            "inference": (("model", "forward"), "an inference job"),
+            "training": (("model", "loss", "optimizer"), "a job"),
+        }[self.form()]
         missing = [name for name in needed if not self.has(name)]
         if not self.has("batch") and not self.has("data"):
             missing.insert(min(1, len(missing)), "batch")
         if missing:
             wanted = ", ".join(needed[:-1] + ("batch",)) + f" and {needed[-1]}"
-            raise JobError("import", f"{os.path.basename(path)} has no function {missing[0]}(); {form} needs {wanted}")
+            other = "; an inference job has forward(model, batch) instead of loss and optimizer"
+            raise JobError(
+                "import",
+                f"{file} has no function {missing[0]}(); {form} needs {wanted}" + other * (self.form() == "training"),
+            )
+        # A lone checkpoint() is no mistake if it was imported: torch.utils.checkpoint has that name.
+        own = [n for n in ("checkpoint", "restore") if self.has(n) and getattr(self.get(n), "__module__", "") == "job"]
+        for name, other in (("checkpoint", "restore"), ("restore", "checkpoint")):
+            if name in own and not self.has(other):
+                raise JobError(
+                    "import",
+                    f"{file} has {name}() but no {other}(); a format of its own needs both checkpoint(state, path) and "
+                    "restore(path)",
+                )
 
     def has(self, name):
         return callable(getattr(self.module, name, None))
@@ -874,6 +935,9 @@ def part_of(name, value, names):
     )
 
 
+FAULTS_OF_TRAINING = {"drop-gradient", "nan-gradient", "skip-update", "lose-optimizer-state"}
+
+
 class Objects:
     """The live objects of one run, on their device: named parts. Those of the plain form are "model", "optimizer" and, if
     there is one, "scheduler"; a whole-step job names its own."""
@@ -884,18 +948,19 @@ class Objects:
         seed_everything(seed)
         self.state = self._build_state() if job.whole_step else {"model": self._build_model()}
         for name, value in self.state.items():
-            self._name_parameters(name, value)
+            self.name_parameters(name, value, self.names)
         for name, value in self.state.items():
             self.parts[name] = part_of(name, value, self.names)
         self.weights = {n: tensor_sha256(t) for n, t in self.state_tensors().items()}
-        if fault and fault["kind"] == "scale-weight":
+        self.fault = self._possible_fault(fault)
+        if self.fault["kind"] == "scale-weight":
             with torch.no_grad():
-                self.fault_parameter(fault).mul_(fault.get("factor", 1.01))
+                self.fault_parameter(self.fault).mul_(self.fault.get("factor", 1.01))
         for kind in (ModulePart, TensorPart, OptimizerPart):  # the state of an optimizer follows its parameters
             for part in self.parts.values():
                 if isinstance(part, kind):
                     part.move(device.torch, double)
-        if not job.whole_step:
+        if job.form() == "training":
             self._build_optimizer()
         self.batches = Batches(job)
         self.next_step = 0
@@ -933,13 +998,23 @@ class Objects:
             if name in self.state:
                 self.parts[name] = part_of(name, self.state[name], self.names)
 
-    def _name_parameters(self, name, value):
+    def _possible_fault(self, fault):
+        """The fault of a request; where the job has no optimizer, the one that stands in for it."""
+        fault = fault or {"kind": None}
+        trains = bool(self.optimizers()) if self.job.whole_step else not self.job.inference
+        if trains or fault["kind"] not in FAULTS_OF_TRAINING:
+            return fault
+        if fault.get("without_optimizer"):
+            return {**fault, "kind": fault["without_optimizer"]}
+        raise JobError("request", f"the fault {fault['kind']} needs an optimizer, and this job has none")
+
+    def name_parameters(self, name, value, names):
         prefix = f"{name}/" if self.job.whole_step else ""
         if isinstance(value, torch.nn.Module):
             for path, p in value.named_parameters():
-                self.names.setdefault(id(p), prefix + path)
+                names.setdefault(id(p), prefix + path)
         elif isinstance(value, torch.Tensor):
-            self.names.setdefault(id(value), name)
+            names.setdefault(id(value), name)
 
     def modules(self):
         """(prefix of its outputs' names, prefix of its modules' names, module)."""
@@ -964,7 +1039,10 @@ class Objects:
         parameters = self.trainable()
         if fault.get("parameter", "auto") != "auto":
             return parameters[fault["parameter"]]
-        return next(p for p in parameters.values() if p.dim() > 1)
+        chosen = next((p for p in parameters.values() if p.dim() > 1), next(iter(parameters.values()), None))
+        if chosen is None:
+            raise JobError("request", f"the fault {fault['kind']} needs a parameter, and this job has none", 1)
+        return chosen
 
     def state_tensors(self):
         return {f"{name}/{key}": t for name, part in self.parts.items() for key, t in part.tensors().items()}
@@ -1029,7 +1107,10 @@ def save_checkpoint(objects, path, steps_per_epoch, pause=0.0):
         f.write(json.dumps(state, sort_keys=True, indent=1))
         f.flush()
         os.fsync(f.fileno())
-    hashes = {name: file_sha256(os.path.join(fresh, name)) for name in ("state.safetensors", "state.json")}
+    if objects.job.own_format:
+        save_own(objects, os.path.join(fresh, "own"), steps_per_epoch)
+    files = [os.path.join(folder, name) for folder, _, names in os.walk(fresh) for name in names]
+    hashes = {os.path.relpath(file, fresh): file_sha256(file) for file in sorted(files)}
     if os.path.exists(path):
         shutil.rmtree(path + ".old", ignore_errors=True)
         os.rename(path, path + ".old")
@@ -1041,8 +1122,9 @@ def save_checkpoint(objects, path, steps_per_epoch, pause=0.0):
     return hashes
 
 
-def load_checkpoint(objects, path, lose=()):
-    """Puts everything back. `lose` leaves kinds of state out on purpose: "optimizer", "rng"."""
+def load_checkpoint(objects, path, lose=(), own=True):
+    """Puts everything back, through the job's own format where it has one and `own` is not False. `lose` leaves kinds of
+    state out on purpose: "optimizer", "rng"."""
     if not os.path.exists(path) and os.path.exists(path + ".old"):
         path = path + ".old"
     tensors_file = os.path.join(path, "state.safetensors")
@@ -1054,6 +1136,10 @@ def load_checkpoint(objects, path, lose=()):
         raise JobError(
             "load", f"{tensors_file} does not have the hash that state.json recorded: the checkpoint is damaged", 1
         )
+    if own and objects.job.own_format:
+        objects.next_step = state["step"]  # a pure batch(step) is counted by the pilot
+        load_own(objects, os.path.join(path, "own"), lose)
+        return
     tensors, _ = read_safetensors(tensors_file)
     with torch.no_grad():
         for name, part in objects.parts.items():
@@ -1068,6 +1154,70 @@ def load_checkpoint(objects, path, lose=()):
         torch.set_rng_state(tensors["rng/torch"])
         if "rng/device" in tensors:
             objects.device.call("set_rng_state", tensors["rng/device"])
+
+
+# The job's own format, by its checkpoint(state, path) and restore(path). Beside the job's parts, `state` holds what the pilot
+# keeps for it: "rng" (the global generators) and "data" (the position), both of plain values and tensors.
+
+
+def save_own(objects, folder, steps_per_epoch):
+    os.makedirs(folder)
+    rng = {name[len("rng/") :]: t for name, t in objects.rng_tensors().items()}
+    state = {
+        **objects.state,
+        "rng": {**rng, "python": python_rng(), "numpy": numpy_rng()},
+        "data": objects.data_position(steps_per_epoch),
+    }
+    with stage("checkpoint"):
+        objects.job.module.checkpoint(state, os.path.join(folder, "checkpoint"))
+        if not os.listdir(folder):
+            raise JobError("checkpoint", "checkpoint(state, path) wrote nothing at its path")
+
+
+def load_own(objects, folder, lose=()):
+    """A part that restore() leaves out stays as it was built: that is what a job that forgets one would go on with."""
+    with stage("restore"):
+        found = objects.job.module.restore(os.path.join(folder, "checkpoint"))
+        known = [*objects.parts, "rng", "data"]
+        if not isinstance(found, dict) or not set(found) <= set(known):
+            got = (
+                f"a dict with {', '.join(map(repr, found))}" if isinstance(found, dict) else f"a {type(found).__name__}"
+            )
+            raise JobError(
+                "restore",
+                f"restore(path) returned {got}; it must return a dict of what checkpoint() got: {', '.join(known)}",
+            )
+        names = {}
+        for name, value in found.items():
+            objects.name_parameters(name, value, names)
+        with torch.no_grad():
+            for name, part in objects.parts.items():
+                if name in found and not ("optimizer" in lose and isinstance(part, OptimizerPart)):
+                    take_over(objects, name, found[name], names)
+        if "data" in found:
+            objects.next_step = found["data"]["step"]
+            objects.batches.load(found["data"])
+        if "rng" in found and "rng" not in lose:
+            set_host_rng(found["rng"])
+            torch.set_rng_state(found["rng"]["torch"])
+            if "device" in found["rng"] and objects.device.rng_state() is not None:
+                objects.device.call("set_rng_state", found["rng"]["device"])
+
+
+def take_over(objects, name, value, names):
+    """One part from what restore() returned for it: its state_dict, or a part of the same kind."""
+    part, live = objects.parts[name], objects.state[name]
+    if isinstance(value, dict) and hasattr(live, "load_state_dict"):
+        live.load_state_dict(value)
+    elif isinstance(part, GeneratorPart) and isinstance(value, torch.Tensor):
+        part.load({"state": value}, {})
+    elif type(part_of(name, value, names)) is type(part):
+        restored = part_of(name, value, names)
+        part.load(restored.tensors(), decoded(encoded(restored.values())))
+    else:
+        raise JobError(
+            "restore", f"restore(path) returned a {type(value).__name__} for '{name}', a {type(live).__name__}"
+        )
 
 
 # The everyday format of jobs: one torch.save of all state dicts.
@@ -1163,8 +1313,8 @@ class RootOutputs:
             self.calls[prefix] = self.calls.get(prefix, 0) + 1
             stem = prefix if self.calls[prefix] == 1 else f"{prefix}#{self.calls[prefix]}"
             with self.unobserved():
-                for path, t in tensors_in(output).items():
-                    self.tensors[f"{stem}/{path}"] = t.detach().clone()
+                for path, t in outputs_in(output).items():
+                    self.tensors[f"{stem}/{path}"] = t.clone()
 
         return hook
 
@@ -1257,6 +1407,7 @@ class Run:
         deterministic = self.request.get("deterministic", False)
         torch.use_deterministic_algorithms(deterministic)
         self.objects = Objects(self.job, self.device, self.worker.seed, self.double, self.fault)
+        self.fault = self.objects.fault
         self.gradients = Gradients(self.objects, self._unobserved, self.fault)
         try:
             return self._train()
@@ -1279,6 +1430,8 @@ class Run:
             self._step(step)
         if self.request.get("export_torch"):
             save_torch_file(self.objects, self.request["export_torch"])
+            if self.job.own_format:
+                save_own(self.objects, self.request["export_torch"] + ".own", self.worker.steps_per_epoch)
         self.recorder.draws(self.draws)
         self._emit_counters()
         return self.request["steps"] - first
@@ -1341,7 +1494,8 @@ class Run:
         }
         self.events.emit(
             "inputs", weights=self.objects.weights, hyper=self.objects.hyper(), rng=rng,
-            parameters=sum(p.numel() for p in self.objects.trainable().values()),
+            parameters=sum(p.numel() for p in self.objects.trainable().values()), form=self.job.form(),
+            optimizers=list(self.objects.optimizers()), own_format=self.job.own_format, fault=self.fault["kind"],
             signatures=[{"signature": s, "steps": steps} for s, steps in signatures.items()],
         )  # fmt: skip
 
@@ -1363,31 +1517,39 @@ class Run:
         self.ops = OpTrace(self.device.type) if step in self.request.get("trace_ops", ()) else None
         self.gradients.begin(step, recorded)
         learning_rate = next((part.groups()[0].get("lr") for part in objects.optimizers().values()), None)
-        before = None if objects.optimizers() else nest_sha256(objects.trainable())
+        by_hand = not objects.optimizers() and not self.job.inference  # updates that no optimizer makes
+        before = nest_sha256(objects.trainable()) if by_hand else None
         with self.ops or contextlib.nullcontext(), self.draws, self._default_dtype():
-            loss, extras = (self._whole_step if self.job.whole_step else self._plain_step)(step, moved)
+            loss, extras = self._steps[self.job.form()](self, step, moved)
         objects.next_step = step + 1
         self.device.synchronize()
         seconds = time.perf_counter() - begun
         outputs.remove()
         trace.remove()
-        loss = on_host(loss).double().reshape(())
+        loss = None if loss is None else on_host(loss).double().reshape(())
+        if self.job.inference:
+            results = {f"forward/{k}": on_host(v) for k, v in outputs_in(extras).items()}
+            nonfinite = sum(int((~torch.isfinite(t)).sum()) for t in results.values())
+        else:
+            results = {"loss": loss, **{f"dict/{k}": v for k, v in outputs_in(extras).items()}}
+            nonfinite = self.gradients.nonfinite + (not math.isfinite(loss.item()))
         updated = self.gradients.updates > 0 if before is None else nest_sha256(objects.trainable()) != before
         if traced:
             self.recorder.tensors("modules", step, trace.tensors)
         if forward:
-            tensors = {"loss": loss, **outputs.tensors, **{f"dict/{k}": v for k, v in tensors_in(extras).items()}}
-            self.recorder.tensors("forward", step, tensors, signature_sample=step in self.signature_steps)
+            sample = step in self.signature_steps
+            self.recorder.tensors("forward", step, {**results, **outputs.tensors}, signature_sample=sample)
         if recorded:
-            self.recorder.tensors("gradients", step, self.gradients.tensors)
+            if objects.optimizers():
+                self.recorder.tensors("gradients", step, self.gradients.tensors)
             self.recorder.tensors("state", step, objects.state_tensors())
         if self.ops is not None:
             self.events.emit("ops", step=step, **self.ops.report())
-        nonfinite = self.gradients.nonfinite + (not math.isfinite(loss.item()))
         self.events.emit(
-            "step", step=step, loss=loss.item(), grad_norm=self.gradients.norm(), lr=learning_rate, batch_sha256=batch_sha256,
+            "step", step=step, loss=None if loss is None else loss.item(),
+            grad_norm=self.gradients.norm() if objects.optimizers() else None, lr=learning_rate, batch_sha256=batch_sha256,
             signature=signature, updated=updated, seconds=seconds, nonfinite=nonfinite, scalars=scalars_of(extras),
-            state_sha256=self._state(step),
+            outputs_sha256=nest_sha256(results) if self.job.inference else None, state_sha256=self._state(step),
         )  # fmt: skip
         self._save_if_asked(step)
 
@@ -1457,6 +1619,22 @@ class Run:
             )
         return values.get("loss", next(iter(values.values()))), values
 
+    def _inference_step(self, step, batch):
+        """Returns (no loss, what forward() returned)."""
+        model = self.objects.state["model"]
+        model.eval()
+        with stage("forward"), torch.no_grad(), self._autocast():
+            outputs = self.job.module.forward(model, batch)
+        if not outputs_in(outputs):
+            raise JobError(
+                "forward",
+                f"forward(model, batch) returned a {type(outputs).__name__} without a tensor or a number; it must return the "
+                "outputs to compare, in any nest",
+            )
+        return None, outputs
+
+    _steps = {"training": _plain_step, "inference": _inference_step, "whole-step": _whole_step}
+
     def _state(self, step):
         wanted = self.request.get("hash_state", ())
         if wanted == "all" or step in wanted:
@@ -1492,11 +1670,298 @@ def roll_labels(batch):
 
 
 def scalars_of(extras):
-    return (
-        {path: v for path, v in leaves(extras) if isinstance(v, (int, float)) and not isinstance(v, bool)}
-        if extras
-        else {}
+    return {path: v for path, v in leaves(extras) if isinstance(v, (int, float)) and not isinstance(v, bool)}
+
+
+# ---- custom operators -----------------------------------------------------------------------------------------------------
+
+LARGER = 4099  # elements of the first tensor of the larger input, at least
+
+
+def operator_named(job, name):
+    """The callable behind "namespace::operator", "namespace::operator.overload", or a function's name."""
+    namespace, separator, rest = name.partition("::")
+    if separator:
+        packet, _, overload = rest.partition(".")
+        with contextlib.suppress(AttributeError):
+            found = getattr(getattr(torch.ops, namespace), packet)
+            return getattr(found, overload) if overload else found
+        raise JobError(
+            "custom_ops",
+            f"custom_ops() names '{name}', which is not registered; import the library that does so in the job file",
+        )
+    found = getattr(job.module, name, None)
+    if found is None and "." in name:
+        module, _, attribute = name.rpartition(".")
+        with contextlib.suppress(ImportError):
+            found = getattr(importlib.import_module(module), attribute, None)
+    if not callable(found):
+        raise JobError(
+            "custom_ops",
+            f"custom_ops() names '{name}', which is neither namespace::operator nor a function of the job file",
+        )
+    return found
+
+
+def custom_operators(job, seed):
+    """{name: its common inputs, a list of tuples of arguments} of the job's custom_ops()."""
+    if not job.has("custom_ops"):
+        return {}
+    seed_everything(seed)
+    with stage("custom_ops"):
+        named = job.module.custom_ops()
+        whole = isinstance(named, dict) and all(
+            isinstance(n, str)
+            and isinstance(inputs, list)
+            and inputs
+            and all(isinstance(args, tuple) for args in inputs)
+            for n, inputs in named.items()
+        )
+        if not whole:
+            raise JobError(
+                "custom_ops",
+                "custom_ops() must return {operator's name: [(its arguments), ...]}, at least one tuple of arguments for each",
+            )
+        return named
+
+
+@dataclasses.dataclass
+class OperatorInput:
+    what: str  # "common" or "boundary"
+    label: str
+    arguments: tuple
+    layout: str = ""  # how the tensors lie in memory: "", "transposed", "every second", "offset"
+
+
+def operator_inputs(common):
+    """The job's inputs, and the boundary inputs that are made from the first of them."""
+    yield from (OperatorInput("common", str(i), arguments) for i, arguments in enumerate(common))
+    arguments = common[0]
+    tensors = list(tensors_in(arguments).values())
+    first = next((t for t in tensors if t.dim() > 0 and t.numel() > 0), None)
+    if first is not None:
+        yield from sized_inputs(arguments, tensors, first)
+    for layout, label in (
+        ("transposed", "non-contiguous, transposed"),
+        ("every second", "non-contiguous, every second element"),
+        ("offset", "sliced with an offset"),
+    ):
+        if any(t.numel() > 0 and t.dim() > (layout == "transposed") for t in tensors):
+            yield OperatorInput("boundary", label, arguments, layout)
+    yield from valued_inputs(arguments, tensors)
+
+
+def sized_inputs(arguments, tensors, first):
+    """Other sizes of the leading dim, of all tensors that share the first one's. Whole numbers may be indices or labels:
+    they are never made larger, and go where there is nothing to point at."""
+    leading, row = first.size(0), first.numel() // first.size(0)
+    whole = {id(t) for t in tensors if not (t.is_floating_point() or t.is_complex() or t.dtype == torch.bool)}
+
+    def with_rows(t, rows):
+        if t.dim() == 0 or t.size(0) != leading:
+            return t
+        return t.repeat(-(-rows // leading), *[1] * (t.dim() - 1))[:rows]
+
+    def made(label, change):
+        return OperatorInput("boundary", label, map_tensors(arguments, change))
+
+    def without_rows(t):
+        return t[:0] if t.dim() and (t.size(0) == leading or id(t) in whole) else t
+
+    def one_element(t):
+        one = t[(slice(0, 1),) * t.dim()]
+        return torch.zeros_like(one) if id(t) in whole else one
+
+    yield made("empty", without_rows)
+    yield made("one element", one_element)
+    yield made("odd size", lambda t: with_rows(t, 13 if leading == 7 else 7))
+    yield made("larger", lambda t: with_rows(t, max(2 * leading + 1, LARGER // row + 1)))
+    last = first.size(-1)
+    if first.dim() > 1 and last > 1 and not whole:
+        odd = last - 1 if last % 2 == 0 else max(last - 2, 1)
+        yield made("odd last dim", lambda t: t[..., :odd] if t.dim() and t.size(-1) == last else t)
+
+
+def valued_inputs(arguments, tensors):
+    """Values at the edge, in the first floating point tensor; without one, in the first of whole numbers."""
+    numbers_ = [t for t in tensors if t.numel() > 0 and t.dtype != torch.bool]
+    floating = [t for t in numbers_ if t.is_floating_point() or t.is_complex()]
+    if not numbers_:
+        return
+    target = (floating or numbers_)[0]
+    limits = torch.finfo(target.dtype) if floating else torch.iinfo(target.dtype)
+    edges = {
+        "NaN": (math.nan,),
+        "Inf": (math.inf, -math.inf),
+        "largest value of the dtype": (limits.max,),
+        "smallest values of the dtype": (limits.smallest_normal, -0.0, limits.eps),
+    } if floating else {"largest value of the dtype": (limits.max,), "smallest value of the dtype": (limits.min,)}  # fmt: skip
+    for label, values in edges.items():
+        changed = target.detach().clone().reshape(-1)
+        for place, value in zip(range(0, changed.numel(), max(1, changed.numel() // len(values))), values):
+            changed[place] = value
+        changed = changed.reshape(target.shape)
+        changed = map_tensors(arguments, lambda t, changed=changed: changed if t is target else t)
+        yield OperatorInput("boundary", label, changed)
+
+
+def laid_out(t, layout):
+    """The same values with other strides or another offset; what lies between them is never theirs."""
+    if layout == "transposed" and t.dim() > 1:
+        return t.transpose(0, -1).contiguous().transpose(0, -1)
+    if layout not in ("every second", "offset") or t.numel() == 0:
+        return t
+    flat = t.reshape(-1)
+    whole = not (t.is_floating_point() or t.is_complex() or t.dtype == torch.bool)
+    other = flat.roll(1) if whole else ~flat if t.dtype == torch.bool else torch.full_like(flat, 7)
+    if layout == "every second":
+        return torch.stack([flat, other], -1).reshape(*t.shape, 2)[..., 0]
+    return torch.cat([other[:1], other[-1:], other[:1], flat])[3:].view(t.shape)
+
+
+class OperatorCall:
+    """One operator on one input: forward, and backward where it has one. The tensors, and the error that ended it."""
+
+    def __init__(self, operator, given, device, seed, double=False):
+        self.operator, self.given, self.device, self.double = operator, given, device, double
+        self.tensors, self.error, self.phase, self.devices = {}, None, "forward", set()
+        try:
+            seed_everything(seed)
+            self._forward()
+            self.phase = "backward"
+            self._backward()
+        except Exception as error:
+            self.error = {"type": type(error).__name__, "message": str(error)[:2000], "phase": self.phase}
+
+    def arguments(self, gradients):
+        asked = any(t.requires_grad for t in tensors_in(self.given.arguments).values())
+
+        def place(t):
+            wanted = gradients and (t.requires_grad if asked else t.is_floating_point() or t.is_complex())
+            t = t.detach()
+            if self.double and (t.is_floating_point() or t.is_complex()):
+                t = t.to(torch.complex128 if t.is_complex() else torch.float64)
+            t = laid_out(t.to(self.device.torch), self.given.layout)
+            if t.device.type == "cpu" and not self.given.layout:
+                t = t.clone()  # an operator that writes into its input does not write into the job's
+            return t.detach().requires_grad_(wanted)
+
+        return map_tensors(self.given.arguments, place)
+
+    def _keep(self, kind, tensors):
+        for path, t in tensors.items():
+            self.tensors[f"{kind}/{path}"] = on_host(t).clone()
+
+    def _forward(self):
+        arguments = self.arguments(False)
+        versions = {path: t._version for path, t in tensors_in(arguments).items()}
+        with torch.no_grad():
+            result = self.operator(*arguments)
+        self.devices = {t.device.type for t in tensors_in(result).values()}
+        self._keep("out", outputs_in(result))
+        written = {path: t for path, t in tensors_in(arguments).items() if t._version != versions[path]}
+        self._keep("written", written)
+        self.writes = bool(written)
+
+    def _backward(self):
+        if self.writes:
+            return
+        arguments = self.arguments(True)
+        inputs = {path: t for path, t in tensors_in(arguments).items() if t.requires_grad}
+        if not inputs:
+            return
+        outputs = [t for t in tensors_in(self.operator(*arguments)).values() if t.requires_grad]
+        if not outputs:
+            return
+        found = torch.autograd.grad(outputs, list(inputs.values()), [cotangent(t) for t in outputs], allow_unused=True)
+        self._keep("gradient", {path: g for path, g in zip(inputs, found) if g is not None})
+
+
+def cotangent(output):
+    """What flows back into an output: small eighths, exact in every dtype."""
+    values = (torch.arange(output.numel()) % 7 - 3) / 4 + 0.125
+    return values.reshape(output.shape).to(output.dtype).to(output.device)
+
+
+def operator_registration(operator, arguments):
+    """{test: "passed", "failed: ..." or "unavailable: ..."} of torch.library.opcheck."""
+    check = getattr(torch.library, "opcheck", None)
+    registered = isinstance(operator, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)) or hasattr(
+        operator, "_opoverload"
     )
+    if check is None or not registered:
+        why = (
+            f"torch {torch.__version__} has no torch.library.opcheck"
+            if registered
+            else "a function, not a registered operator"
+        )
+        return {"opcheck": f"unavailable: {why}"}
+    try:
+        found = check(operator, arguments, raise_exception=False)
+    except Exception as error:
+        return {"opcheck": f"unavailable: {type(error).__name__}: {str(error)[:500]}"}
+    words = {}
+    for test, outcome in found.items():
+        text = f"{type(outcome).__name__}: {str(outcome)[:500]}"
+        unknown = isinstance(outcome, NotImplementedError) and "NYI" in text
+        words[test] = "passed" if outcome == "SUCCESS" else f"unavailable: {text}" if unknown else f"failed: {text}"
+    return words
+
+
+class OperatorTask:
+    """The task "custom-ops": every operator that the job names, on its common and on boundary inputs."""
+
+    def __init__(self, worker, request, name):
+        self.worker, self.events = worker, worker.events
+        self.recorder = Recorder(worker.events, worker.out, name)
+        self.tensors, self.exact, self.checked = {}, {}, {}
+        self.float64 = Device("cpu") if request.get("float64") else None
+
+    def __call__(self):
+        named = custom_operators(self.worker.job, self.worker.seed)
+        count = 0
+        for name, common in named.items():
+            operator = self._operator(name)
+            for given in operator_inputs(common):
+                self._one(name, operator, given)
+                count += 1
+        self.events.emit("operators", names=list(named), opcheck=self.checked)
+        if named:
+            self.recorder.tensors("operators", 0, self.tensors)
+            if self.float64:
+                self.recorder.tensors("operators-float64", 0, self.exact)
+        return count
+
+    def _operator(self, name):
+        """What is not registered on the candidate is a finding; in the old environment the job itself is wrong."""
+        try:
+            return operator_named(self.worker.job, name)
+        except JobError as error:
+            if self.worker.request["side"] != "candidate":
+                raise
+            message = str(error)
+
+            def missing(*_):
+                raise NotImplementedError(message)
+
+            return missing
+
+    def _one(self, name, operator, given):
+        label = f"{given.what} {given.label}"
+        self.events.emit("progress", message=f"operator {name} on the input `{label}`")
+        call = OperatorCall(operator, given, self.worker.device, self.worker.seed)
+        self.tensors.update({f"{name}/{label}/{path}": t for path, t in call.tensors.items()})
+        why = None
+        if self.float64:
+            exact = OperatorCall(operator, given, self.float64, self.worker.seed, double=True)
+            self.exact.update({f"{name}/{label}/{path}": t for path, t in exact.tensors.items()})
+            why = f"{exact.error['type']}: {exact.error['message']}" if exact.error else None
+        self.events.emit(
+            "operator", operator=name, what=given.what, input=label, signature=signature_of(given.arguments),
+            inputs_sha256=nest_sha256(given.arguments), error=call.error, devices=sorted(call.devices), float64_error=why,
+        )  # fmt: skip
+        if given.what == "common" and name not in self.checked and call.error is None:
+            self.checked[name] = operator_registration(operator, call.arguments(not call.writes))
 
 
 # ---- the other tasks ------------------------------------------------------------------------------------------------------
@@ -1621,13 +2086,25 @@ def emit_state(worker, objects):
     )
 
 
+def emit_own_state(worker, request):
+    """What the job's own format gives back in this interpreter. That it cannot be loaded is evidence, not a failure."""
+    folder = request["torch_file"] + ".own" if request.get("torch_file") else os.path.join(request["checkpoint"], "own")
+    objects = Objects(worker.job, worker.device, worker.seed)
+    try:
+        load_own(objects, folder)
+    except Exception as error:
+        worker.events.emit("own_state", state_sha256=None, error=f"{type(error).__name__}: {error}")
+    else:
+        worker.events.emit("own_state", state_sha256=objects.state_sha256(worker.steps_per_epoch), error=None)
+
+
 def load_task(worker, request):
     objects = Objects(worker.job, worker.device, worker.seed)
     with stage("load"):
         if request.get("torch_file"):
             load_torch_file(objects, request["torch_file"])
         else:
-            load_checkpoint(objects, request["checkpoint"])
+            load_checkpoint(objects, request["checkpoint"], own=request.get("format") != "pilot")
     emit_state(worker, objects)
     if request.get("save_to"):
         os.makedirs(os.path.dirname(request["save_to"]), exist_ok=True)
@@ -1636,6 +2113,8 @@ def load_task(worker, request):
         worker.events.emit(
             "checkpoint", step=objects.next_step, path=request["save_to"], files=files, state_sha256=hashes
         )
+    if worker.job.own_format and (request.get("torch_file") or request.get("format") == "pilot"):
+        emit_own_state(worker, request)
     return 0
 
 
@@ -1688,6 +2167,8 @@ class Worker:
             raise JobError("device", f"the device '{self.device.name}' is not available: {self.device.import_error}", 1)
         if kind == "run":
             return Run(self, task, task["name"])()
+        if kind == "custom-ops":
+            return OperatorTask(self, task, task["name"])()
         if kind == "load":
             return load_task(self, task)
         if kind == "crash-save":

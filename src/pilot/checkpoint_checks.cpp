@@ -5,6 +5,8 @@
 #include "pilot/comparison.h"
 #include "pilot/context.h"
 #include "pilot/families.h"
+#include "pilot/job_error.h"
+#include "pilot/job_form.h"
 #include "pilot/plan.h"
 
 namespace tpupilot::pilot::checkpoint {
@@ -69,9 +71,35 @@ CheckResult stop_or_pass(const std::string& wrong, const std::string& right, jso
 
 const std::vector<std::string> kCandidateEvents = {"candidate/events.jsonl"};
 
+// A job whose own checkpoint() or restore() raises on the candidate has shown that it cannot resume there.
+std::optional<CheckResult> own_format_raised(const Context& context, const std::vector<std::string>& tasks) {
+  if (!job_form(context).own_format) return std::nullopt;
+  for (const std::string& task : tasks) {
+    const auto error = context.ended("candidate", task) ? std::nullopt : context.error("candidate", task);
+    if (!error || (error->value("where", "") != "checkpoint" && error->value("where", "") != "restore")) continue;
+    return stop_or_pass("candidate/" + task + " raised " + describe_error(*error), "", {{"error", *error}},
+                        kCandidateEvents);
+  }
+  return std::nullopt;
+}
+
+// Parts that the job's own format did not give back in a load task; "" if all came. The generators are left out: the
+// device's own has no counterpart on another device.
+std::string lost_by_own_format(const Context& context, const std::string& side, const std::string& task,
+                               const json& expected) {
+  const json found = context.need(side, task, "own_state");
+  if (found.at("error").is_string())
+    return "the job's restore() raised on the " + side + ": " + found["error"].get<std::string>();
+  auto parts = differing_parts(expected, found.at("state_sha256"));
+  std::erase(parts, "rng");
+  return parts.empty() ? "" : "the job's own format, loaded on the " + side + ", differs in " + joined(parts);
+}
+
 }  // namespace
 
 CheckResult round_trip(const Context& context) {
+  if (auto raised = own_format_raised(context, {"until", "resumed-mid", "resumed-border", "round-trip"}))
+    return *raised;
   const auto saved = context.checkpoint("candidate", "until", "mid");
   const json loaded = context.need("candidate", "round-trip", "state");
   const auto parts = differing_parts(saved.at("state_sha256"), loaded.at("state_sha256"));
@@ -85,12 +113,17 @@ CheckResult round_trip(const Context& context) {
                          {"entries", loaded.value("entries", json::object()).size()},
                          {"differing_parts", parts},
                          {"differing_tensors", tensors}};
-  return stop_or_pass(wrong, "all state comes back bit for bit", measured,
+  const std::string how = job_form(context).own_format ? ", through the job's own checkpoint() and restore()" : "";
+  return stop_or_pass(wrong, "all state comes back bit for bit" + how, measured,
                       {"candidate/events.jsonl", "candidate/checkpoints/mid/state.safetensors",
                        "candidate/checkpoints/mid-again/state.safetensors"});
 }
 
 CheckResult resume(const Context& context) {
+  const JobForm form = job_form(context);
+  if (form.inference)
+    return not_applicable("an inference job trains nothing that could be resumed; its weights: ckpt.round-trip");
+  if (auto raised = own_format_raised(context, {"until", "resumed-mid", "resumed-border"})) return *raised;
   const ResumeSteps plan = resume_steps(context.settings());
   const auto straight = steps_of(context, "straight");
   json measured = {
@@ -111,12 +144,14 @@ CheckResult resume(const Context& context) {
       wrong = first_departure(straight, steps, name);
     }
   }
-  return stop_or_pass(wrong, "resumed in mid-epoch and at an epoch border, every step has the straight run's state",
+  const std::string how = form.own_format ? " through the job's own restore()" : "";
+  return stop_or_pass(wrong,
+                      "resumed" + how + " in mid-epoch and at an epoch border, every step has the straight run's state",
                       measured, kCandidateEvents);
 }
 
 CheckResult portable(const Context& context) {
-  context.checkpoint("reference", "base", "known-good");
+  const json saved = context.checkpoint("reference", "base", "known-good");
   context.need("candidate", "portable", "state");
   context.need("reference", "portable-back", "state");
   const json exported = context.need("reference", "torch-file", "state").at("state_sha256");
@@ -142,19 +177,22 @@ CheckResult portable(const Context& context) {
     wrong = "the checkpoint that came back from the candidate differs in " + joined(on_return);
   else if (!file_parts.empty())
     wrong = "the candidate's torch.save file, loaded without the device, differs in " + joined(file_parts);
+  const bool own = job_form(context).own_format;
+  if (wrong.empty() && own) wrong = lost_by_own_format(context, "candidate", "portable", saved.at("state_sha256"));
+  if (wrong.empty() && own) wrong = lost_by_own_format(context, "reference", "torch-file", last);
   json measured = {{"on_candidate", on_candidate},
                    {"back_on_reference", on_return},
                    {"torch_file", file_parts},
                    {"torch_file_parts", parts}};
-  CheckResult result =
-      stop_or_pass(wrong,
-                   std::string("there and back bit for bit; the torch.save file loads without the device") +
-                       (context.settings().text("reference", "evidence").empty()
-                            ? ""
-                            : " (on this machine: the recorded environment is elsewhere)"),
-                   measured,
-                   {known_good + "/state.safetensors", there + "/state.safetensors", back + "/state.safetensors",
-                    "candidate/exports/base.pt"});
+  CheckResult result = stop_or_pass(wrong,
+                                    std::string("there and back bit for bit; the torch.save file ") +
+                                        (own ? "and the job's own format load" : "loads") + " without the device" +
+                                        (context.settings().text("reference", "evidence").empty()
+                                             ? ""
+                                             : " (on this machine: the recorded environment is elsewhere)"),
+                                    measured,
+                                    {known_good + "/state.safetensors", there + "/state.safetensors",
+                                     back + "/state.safetensors", "candidate/exports/base.pt"});
   if (result.verdict == Verdict::Pass && !context.settings().text("job", "checkpoint").empty()) {
     result.verdict = Verdict::NotJudged;
     result.why = "job.checkpoint names a production checkpoint, which this release does not load yet";
@@ -163,6 +201,8 @@ CheckResult portable(const Context& context) {
 }
 
 CheckResult crash(const Context& context) {
+  if (job_form(context).inference) return not_applicable("an inference job saves nothing while it runs");
+  if (auto raised = own_format_raised(context, {"until", "resumed-mid", "crash-save", "after-crash"})) return *raised;
   int64_t begun = 0, ended = 0;
   for (const json& event : context.killed("candidate", "crash-save")) {
     if (event.at("event") == "save.begin") begun = event.at("number");

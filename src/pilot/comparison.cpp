@@ -8,6 +8,7 @@
 #include "evidence/digest.h"
 #include "numerics/judge.h"
 #include "numerics/tensor_file.h"
+#include "pilot/job_form.h"
 
 namespace tpupilot::pilot {
 
@@ -26,12 +27,16 @@ std::string shape_text(const Tensor& tensor) {
 
 bool alike(const Tensor& a, const Tensor& b) { return a.dtype == b.dtype && a.shape == b.shape; }
 
-std::string kind_of(const std::string& what) { return what == "gradients" ? "gradient" : what; }
+std::string kind_of(const std::string& what) {
+  return what == "gradients" ? "gradient" : what == "operators" ? "operator" : what;
+}
 
 // The f64 run's tensors; none if the pilot file asks for no judge, or the job cannot be run in f64.
 Tensors judge_tensors(const Context& context, const SetRequest& request) {
-  if (context.settings().text("parity", "judge") != "float64" || !context.ended("reference", "float64")) return {};
-  return numerics::read_tensors(context.verified(context.tensors("reference", "float64", request.what, request.step)));
+  if (context.settings().text("parity", "judge") != "float64" || !context.ended("reference", request.exact_task))
+    return {};
+  const std::string what = request.exact_what.empty() ? request.what : request.exact_what;
+  return numerics::read_tensors(context.verified(context.tensors("reference", request.exact_task, what, request.step)));
 }
 
 // The loss is recorded in f64, but computed in the dtype of the outputs: that dtype's rule is the right one.
@@ -56,12 +61,15 @@ std::string describe(const std::string& name, const json& row) {
   return text.str();
 }
 
-// The dtype whose rule judges the job: autocast's, else that of its gradients.
+// The dtype whose rule judges the job: autocast's, else that of its gradients, or of its state where it has none.
 std::string working_dtype(const Context& context) {
   if (const std::string autocast = context.settings().text("reference", "autocast"); !autocast.empty()) return autocast;
-  const Tensors gradients =
-      numerics::read_tensors(context.verified(context.tensors("reference", "base", "gradients", 0)));
-  return gradients.empty() ? "float32" : gradients.begin()->second.dtype;
+  const std::string what = job_form(context).optimizers ? "gradients" : "state";
+  for (const auto& [name, tensor] :
+       numerics::read_tensors(context.verified(context.tensors("reference", "base", what, 0)))) {
+    if (tensor.is_float()) return tensor.dtype;
+  }
+  return "float32";
 }
 
 }  // namespace
@@ -72,7 +80,8 @@ SetResult compare_sets(const Context& context, const SetRequest& request) {
   const Tensors reference = numerics::read_tensors(context.verified(left)),
                 candidate = numerics::read_tensors(context.verified(right));
   const Tensors exact = judge_tensors(context, request);
-  const json& thresholds = context.manifest().at("thresholds");
+  json thresholds = context.manifest().at("thresholds");
+  if (!request.autocast) thresholds["autocast"] = "";
   SetResult result;
   result.evidence = {left, right};
   std::vector<std::pair<double, std::string>> stopped;
@@ -175,25 +184,30 @@ class JudgeTrial {
       : context_(context), thresholds_(context.manifest().at("thresholds")), dtype_(working_dtype(context)) {}
 
   json run() {
-    report_["known_good"] = compare_sets(context_, {"gradients", 0, "base", "reference", "repeat"}).stopped.empty() &&
+    const JobForm form = job_form(context_);
+    const char* step = form.optimizers ? "gradients" : "forward";
+    report_["known_good"] = compare_sets(context_, {step, 0, "base", "reference", "repeat"}).stopped.empty() &&
                             compare_sets(context_, {"state", 0, "base", "reference", "repeat"}).stopped.empty();
     report_["faults"] = json::array();
-    load("gradients");
-    if (const std::string name = largest(reference_, [](auto&) { return true; }); !name.empty()) {
-      attempt("dropped gradient", name, [](std::vector<double>& v) { std::fill(v.begin(), v.end(), 0.0); });
+    if (form.optimizers) {
+      load("gradients");
+      if (const std::string name = largest(reference_, [](auto&) { return true; }); !name.empty()) {
+        attempt("dropped gradient", name, [](std::vector<double>& v) { std::fill(v.begin(), v.end(), 0.0); });
+      }
     }
-    load("state");
-    const json weights = context_.need("reference", "base", "inputs").at("weights");
-    const auto is_weight = [&](const std::string& name) { return weights.contains(name); };
-    if (const std::string name = largest(reference_, is_weight); !name.empty()) {
-      const double factor = dtype_ == "bfloat16" || dtype_ == "float16" ? 1.1 : 1.01;
-      attempt("weight scaled by " + json(factor).dump(), name, scaled_by(factor - 1));
-      smallest(name);
+    if (form.updates) {
+      load("state");
+      const json weights = context_.need("reference", "base", "inputs").at("weights");
+      scale("weight", largest(reference_, [&](const std::string& name) { return weights.contains(name); }));
     }
     load("forward");
-    const auto is_output = [](const std::string& name) { return name.starts_with("output"); };
-    if (const std::string name = largest(reference_, is_output); !name.empty() && reference_[name].count() > 1) {
-      attempt("outputs in another order", name,
+    const auto is_output = [](const std::string& name) {
+      return name.starts_with("output") || name.starts_with("forward/");
+    };
+    const std::string output = largest(reference_, is_output);
+    if (!form.updates) scale("output", output);
+    if (!output.empty() && reference_[output].count() > 1) {
+      attempt("outputs in another order", output,
               [](std::vector<double>& v) { std::rotate(v.begin(), v.begin() + 1, v.end()); });
     }
     return report_;
@@ -204,6 +218,13 @@ class JudgeTrial {
     return [f](std::vector<double>& values) {
       for (double& value : values) value *= 1 + f;
     };
+  }
+
+  void scale(const std::string& what, const std::string& name) {
+    if (name.empty()) return;
+    const double factor = dtype_ == "bfloat16" || dtype_ == "float16" ? 1.1 : 1.01;
+    attempt(what + " scaled by " + json(factor).dump(), name, scaled_by(factor - 1));
+    smallest(name);
   }
 
   void load(const std::string& what) {

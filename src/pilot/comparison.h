@@ -16,6 +16,9 @@ struct SetRequest {
   int64_t step = 0;
   std::string reference_task = "base", candidate_side = "candidate", candidate_task = "base";
   std::function<bool(const std::string&)> wanted = nullptr;  // by tensor name; null = all
+  // Where the float64 run of the same set is; `what` as above if empty.
+  std::string exact_task = "float64", exact_what = {};
+  bool autocast = true;  // the set was computed under the job's autocast, if it has one
 };
 
 struct SetResult {

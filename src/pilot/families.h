@@ -33,6 +33,11 @@ CheckResult self_test(const Context&);
 CheckResult first_divergence(const Context&);
 }  // namespace parity
 
+namespace operators {
+CheckResult common(const Context&);
+CheckResult boundary(const Context&);
+}  // namespace operators
+
 namespace checkpoint {
 CheckResult round_trip(const Context&);
 CheckResult resume(const Context&);

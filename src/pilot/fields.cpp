@@ -164,7 +164,19 @@ class Fields {
     fields_["resume"] = resume == context_.results().end()
                             ? json("unknown: gate 1 did not run")
                             : json{{"verdict", verdict_name(resume->second.verdict)}, {"why", resume->second.why}};
-    fields_["custom_ops"] = "unknown: checks op.common and op.boundary are not in this release";
+    json operators = json::object();
+    const auto named = context_.find("candidate", "custom-ops", "operators");
+    if (named && named->at("names").empty()) fields_["custom_ops"] = "none: the job names no custom operators";
+    for (const char* id : {"op.common", "op.boundary"}) {
+      const auto judged = context_.results().find(id);
+      if (judged == context_.results().end() || fields_.contains("custom_ops")) continue;
+      operators[id] = {{"verdict", verdict_name(judged->second.verdict)}, {"why", judged->second.why}};
+    }
+    if (!operators.empty()) {
+      operators["names"] = named ? named->at("names") : json();
+      fields_["custom_ops"] = operators;
+    }
+    if (!fields_.contains("custom_ops")) fields_["custom_ops"] = "unknown: gate 1 did not run";
   }
 
   void decision() {

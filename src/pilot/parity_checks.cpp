@@ -8,6 +8,7 @@
 #include "pilot/context.h"
 #include "pilot/families.h"
 #include "pilot/job_error.h"
+#include "pilot/job_form.h"
 
 namespace tpupilot::pilot::parity {
 
@@ -50,6 +51,29 @@ json tolerance_rule(const Context& context) {
   return {{"tolerance", context.manifest().at("thresholds").at("tolerance")},
           {"judge", context.settings().text("parity", "judge")},
           {"judge_factor", context.manifest().at("thresholds").at("judge_factor")}};
+}
+
+const char* const kInference = "an inference job (forward instead of loss and optimizer): ";
+const char* const kNoOptimizer = "the job has no optimizer: ";
+
+// The parts of a step that this job does not have.
+std::optional<CheckResult> without_loss(const Context& context) {
+  if (!job_form(context).inference) return std::nullopt;
+  return not_applicable(std::string(kInference) + "there is no loss; par.forward judges its outputs");
+}
+
+std::optional<CheckResult> without_gradients(const Context& context) {
+  const JobForm form = job_form(context);
+  if (form.optimizers) return std::nullopt;
+  return not_applicable(std::string(form.inference ? kInference : kNoOptimizer) +
+                        "gradients are taken as an optimizer is about to use them");
+}
+
+std::optional<CheckResult> without_updates(const Context& context) {
+  const JobForm form = job_form(context);
+  if (form.updates) return std::nullopt;
+  return not_applicable(std::string(form.inference ? kInference : kNoOptimizer) +
+                        "no step changes a parameter on either side");
 }
 
 CheckResult judge_sets(const Context& context, const std::vector<SetRequest>& requests, const std::string& noun) {
@@ -177,7 +201,7 @@ CheckResult noise_floor(const Context& context) {
   std::vector<int64_t> different;
   std::string part;
   for (const StepPair& pair : paired_steps(context, "base", "reference", "repeat")) {
-    for (const char* key : {"batch_sha256", "loss", "state_sha256"}) {
+    for (const char* key : {"batch_sha256", "loss", "outputs_sha256", "state_sha256"}) {
       if (pair.reference.value(key, json()) == pair.candidate.value(key, json())) continue;
       if (different.empty()) part = key;
       different.push_back(pair.reference.at("step"));
@@ -208,21 +232,26 @@ CheckResult forward(const Context& context) {
 }
 
 CheckResult loss(const Context& context) {
+  if (auto absent = without_loss(context)) return *absent;
   if (auto raised = candidate_raised(context)) return *raised;
   return judge_sets(context, {{"forward", 0, "base", "candidate", "base", is_loss}}, "loss");
 }
 
 CheckResult gradients(const Context& context) {
+  if (auto absent = without_gradients(context)) return *absent;
   if (auto raised = candidate_raised(context)) return *raised;
   return judge_sets(context, {{"gradients", 0}}, "gradient");
 }
 
 CheckResult next_step(const Context& context) {
+  if (auto absent = without_updates(context)) return *absent;
   if (auto raised = candidate_raised(context)) return *raised;
   return judge_sets(context, {{"state", 0}}, "state tensor");
 }
 
 CheckResult drift(const Context& context) {
+  if (job_form(context).inference)
+    return not_applicable(std::string(kInference) + "no step leaves anything behind that could drift");
   double sum = 0, norm_sum = 0, largest = 0;
   int64_t at = 0;
   const auto pairs = paired_steps(context, "base", "candidate", "base");
@@ -256,6 +285,7 @@ CheckResult drift(const Context& context) {
 }
 
 CheckResult updates(const Context& context) {
+  if (auto absent = without_updates(context)) return *absent;
   size_t reference = 0, candidate = 0;
   std::vector<int64_t> different;
   const auto pairs = paired_steps(context, "base", "candidate", "base");
@@ -306,13 +336,17 @@ CheckResult dtype(const Context& context) {
   std::vector<std::string> evidence;
   std::set<std::string> types;
   size_t tensors = 0;
-  for (const char* what : {"forward", "gradients", "state"}) {
+  const bool optimizers = job_form(context).optimizers;
+  for (const std::string what : {"forward", "gradients", "state"}) {
+    if (what == "gradients" && !optimizers) continue;
     const SetResult set = compare_sets(context, {what, 0});
     unmatched.insert(unmatched.end(), set.unmatched.begin(), set.unmatched.end());
     evidence.insert(evidence.end(), set.evidence.begin(), set.evidence.end());
     tensors += set.rows.size();
     for (const json& row : set.rows) {
-      if (row.at("kind") == "gradient") types.insert(row.at("dtype").get<std::string>());
+      const std::string type = row.at("dtype");  // of the parameters: without gradients, of the floating point state
+      if (row.at("kind") == "gradient" || (what == "state" && !optimizers && type.find("float") != std::string::npos))
+        types.insert(type);
     }
   }
   const json measured = {{"tensors", tensors}, {"parameters", types}, {"different", unmatched}},
@@ -364,10 +398,11 @@ CheckResult placement(const Context& context) {
 CheckResult self_test(const Context& context) {
   json measured = try_the_judge(context);
   const json rule = {{"known_good", "passes"}, {"faults", "each stops"}};
-  const SetResult worker = compare_sets(context, {"gradients", 0, "base", "candidate", "fault"});
-  measured["worker_fault"] = {{"fault", "drop-gradient"},
-                              {"caught", !worker.stopped.empty() || !worker.unmatched.empty()},
-                              {"tensors", worker.stopped}};
+  const std::string fault = context.need("candidate", "fault", "inputs").value("fault", "drop-gradient");
+  const std::string where = job_form(context).optimizers ? "gradients" : "forward";
+  const SetResult worker = compare_sets(context, {where, 0, "base", "candidate", "fault"});
+  measured["worker_fault"] = {
+      {"fault", fault}, {"caught", !worker.stopped.empty() || !worker.unmatched.empty()}, {"tensors", worker.stopped}};
   if (!measured.at("known_good"))
     return make(Verdict::Stop, "the judge stops the reference against itself: it cannot be trusted on this job",
                 measured, rule);
@@ -379,10 +414,10 @@ CheckResult self_test(const Context& context) {
                   measured, rule);
   }
   if (!measured["worker_fault"]["caught"])
-    return make(Verdict::Stop, "a worker that dropped a gradient was not caught", measured, rule);
+    return make(Verdict::Stop, "a worker with the fault `" + fault + "` was not caught", measured, rule);
   return make(Verdict::Pass,
               "a known-good pair passes, " + count(measured.at("faults").size(), "injected fault") +
-                  " and a worker's dropped gradient stop; " +
+                  " and a worker with the fault " + fault + " stop; " +
                   measured.value("smallest_text", std::string("no fault was small enough to pass")),
               measured, rule, worker.evidence);
 }

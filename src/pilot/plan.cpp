@@ -88,6 +88,9 @@ class Planner {
     return {"reference", {run("reference", "base", base)}, {}};
   }
 
+  // First in its process: an operator that the device lacks is named here, before a run meets it.
+  static Task operators(bool float64) { return {"custom-ops", {{"task", "custom-ops"}, {"float64", float64}}}; }
+
   // A process of its own: a repeat in the same process would prove less, and the draws that float64 replays are known
   // when base has ended.
   Process judge() const {
@@ -95,7 +98,8 @@ class Planner {
     request["dtype"] = "float64";
     request.erase("hash_state");
     return {"reference",
-            {run("reference", "repeat", recorded(json{{"mode", "record"}})), run("reference", "float64", request)},
+            {operators(true), run("reference", "repeat", recorded(json{{"mode", "record"}})),
+             run("reference", "float64", request)},
             {"reference/base"}};
   }
 
@@ -103,12 +107,16 @@ class Planner {
     json base = recorded(replay());
     base["export_torch"] = path("candidate", "exports/base.pt");
     json fault = {{"steps", 1}, {"record_steps", {0}}, {"draws", replay()}, {"fault", fault_of("drop-gradient")}};
+    fault["fault"]["without_optimizer"] = "scale-weight";
+    fault["fault"]["factor"] = 1.5;  // to be seen in every dtype
     const json placement = {{"steps", 2}, {"trace_ops", {1}}, {"draws", replay()}};
     const json portable = {{"task", "load"},
                            {"checkpoint", checkpoint("reference", "known-good")},
+                           {"format", "pilot"},
                            {"save_to", checkpoint("candidate", "portable")}};
     return {"candidate",
-            {run("candidate", "base", base),
+            {operators(false),
+             run("candidate", "base", base),
              run("candidate", "fault", fault),
              run("candidate", "placement", placement),
              {"portable", portable},
@@ -153,6 +161,7 @@ class Planner {
   Process back() const {
     const json load = {{"task", "load"},
                        {"checkpoint", checkpoint("candidate", "portable")},
+                       {"format", "pilot"},
                        {"save_to", checkpoint("reference", "portable-back")}};
     const json torch_file = {
         {"task", "load"}, {"checkpoint", ""}, {"torch_file", path("candidate", "exports/base.pt")}};

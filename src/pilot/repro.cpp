@@ -61,12 +61,13 @@ def load_module():
     model = job.model() if hasattr(job, "model") else job.state()[part]
     weights = read(HERE / "weights.safetensors", part + "/")
     model.load_state_dict({name: weights[name] for name in model.state_dict() if name in weights}, strict=False)
+    model.train(hasattr(job, "optimizer") or hasattr(job, "step"))  # an inference job has neither
     return model.get_submodule(path.rstrip("."))
 
 
 def main():
     device = sys.argv[1] if len(sys.argv) > 1 else DEVICE
-    module = load_module().train().to(device)
+    module = load_module().to(device)
     inputs = read(HERE / "reference.safetensors", PREFIX + "/in/")
     positional = [inputs[name].to(device) for name in sorted((n for n in inputs if n.isdigit()), key=int)]
     named = {name: value.to(device) for name, value in inputs.items() if "/" not in name and not name.isdigit()}

@@ -44,6 +44,16 @@ TEST(PlanTest, EveryTaskSaysWhatItIs) {
   }
 }
 
+TEST(PlanTest, CustomOperatorsRunOnBothSidesAndInFloat64OnTheReference) {
+  std::map<std::string, bool> float64;
+  for (const Process& process : whole_plan(Settings())) {
+    for (const Task& task : process.tasks) {
+      if (task.request["task"] == "custom-ops") float64[process.side] = task.request["float64"];
+    }
+  }
+  EXPECT_EQ(float64, (std::map<std::string, bool>{{"candidate", false}, {"reference", true}}));
+}
+
 TEST(PlanTest, AFaultGoesToTheCandidateOnly) {
   for (const Process& process : whole_plan(Settings(), "skip-update")) {
     for (const Task& task : process.tasks) {

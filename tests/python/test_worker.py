@@ -1,10 +1,16 @@
 """The one-file worker: what it records, on the CPU and on the device. It judges nothing; that is C++'s."""
 
 import ast
+import collections
+import dataclasses
 import json
+import math
 import pathlib
+import re
 import subprocess
 import sys
+import types
+import typing
 
 import pytest
 import torch
@@ -253,3 +259,237 @@ def test_whole_step_jobs_that_do_not_fit(tmp_path, change, where, text):
     done = side.run(run("a", 1), expect=1 if change is HIDDEN_OPTIMIZER else 2)
     (error,) = side.events("a", "error")
     assert error["where"] == where and text in error["message"], done.stderr
+
+
+# ---- jobs without an optimizer, values in nests, a format of the job's own ----
+JOBS = ROOT / "tests/jobs"
+
+
+def import_worker():
+    if str(WORKER.parent) not in sys.path:
+        sys.path.insert(0, str(WORKER.parent))
+    import worker
+
+    return worker
+
+
+def with_text(tmp_path, job, old, new):
+    text = (JOBS / job / "job.py").read_text()
+    assert text.count(old) == 1
+    (tmp_path / "job.py").write_text(text.replace(old, new))
+    return Side(tmp_path / "side", job=tmp_path / "job.py")
+
+
+def test_an_inference_job_records_its_outputs_and_nothing_of_training(tmp_path):
+    side = Side(tmp_path / "side", job=JOBS / "inference/job.py")
+    side.run(run("a", 2, record_steps=[0], hash_state="all"), run("d", 1, record_steps=[0], dtype="float64"))
+    forward = side.tensors("a", "forward", 0)
+    assert forward.keys() == side.tensors("d", "forward", 0).keys() and "loss" not in forward
+    assert forward["forward/answer/count"].item() == 3 and forward["forward/pair/1/0"].item() == 0.25
+    assert side.tensors("d", "forward", 0)["forward/answer/logits"].dtype == torch.float64
+    first, second = side.events("a", "step")
+    assert first["loss"] is None and not first["updated"] and first["outputs_sha256"] != second["outputs_sha256"]
+    assert first["state_sha256"]["model"] == second["state_sha256"]["model"]
+    assert not [e for e in side.events("a", "tensors") if e["what"] == "gradients"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "where", "text"),
+    [
+        ('return {"answer"', 'return {} and {"answer"', "forward", "without a tensor or a number"),
+        ("[True, None]", "[True, object()]", "batch", "'mask/keep/1/1' is a builtins.object"),
+    ],
+)
+def test_inference_jobs_that_do_not_fit(tmp_path, old, new, where, text):
+    side = with_text(tmp_path, "inference", old, new)
+    side.run(run("a", 1), expect=2)
+    (error,) = side.events("a", "error")
+    assert error["where"] == where and text in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("functions", "text"),
+    [
+        ("model batch predict", "an inference job has forward(model, batch) instead"),
+        ("model forward", "no function batch()"),
+        ("model batch forward restore", "restore() but no checkpoint()"),
+        ("model batch forward checkpoint", "checkpoint() but no restore()"),
+    ],
+)
+def test_forms_that_lack_something(tmp_path, monkeypatch, functions, text):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "job.py").write_text("".join(f"def {name}(*_): ...\n" for name in functions.split()))
+    worker = import_worker()
+    with pytest.raises(worker.JobError, match=re.escape(text)):
+        worker.Job(tmp_path / "job.py")
+
+
+def test_an_imported_checkpoint_is_no_format(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    text = (
+        "from torch.utils.checkpoint import checkpoint\ndef model(): ...\ndef batch(s): ...\ndef forward(m, b): ...\n"
+    )
+    (tmp_path / "job.py").write_text(text)
+    job = import_worker().Job(tmp_path / "job.py")
+    assert job.inference and not job.own_format
+
+
+def test_a_fault_of_training_needs_an_optimizer(tmp_path):
+    side = Side(tmp_path / "side", job=JOBS / "inference/job.py")
+    side.run(run("a", 1, fault={"kind": "skip-update"}), expect=2)
+    assert "needs an optimizer, and this job has none" in side.events("a", "error")[0]["message"]
+    side.run(run("b", 1, fault={"kind": "skip-update", "without_optimizer": "scale-weight"}))
+    assert side.events("b", "inputs")[0]["fault"] == "scale-weight"
+
+
+def test_restore_may_return_parts_or_their_states(tmp_path):
+    parts = """    parts = {"model": model()}
+    parts["optimizer"] = optimizer(parts["model"])
+    for name in parts:
+        parts[name].load_state_dict(found.pop(name))
+    found.update(parts)
+    return {**found, "data"
+"""
+    saved = str(tmp_path / "side/checkpoints/mid")
+    side = with_text(tmp_path, "own_format", '    return {**found, "data"', parts.rstrip("\n"))
+    side.run(run("straight", 8, hash_state="all"), run("until", 5, save=[{"after_step": 4, "path": saved}]))
+    side.run(run("resumed", 8, hash_state="all", resume_from=saved))
+    straight, resumed = side.states("straight"), side.states("resumed")
+    assert list(resumed) == [5, 6, 7] and all(resumed[s] == straight[s] for s in resumed)
+    (tmp_path / "job.py").write_text(
+        (tmp_path / "job.py").read_text().replace("return {**found", 'return {"optim": 1, **found')
+    )
+    side.run(run("wrong", 8, resume_from=saved), expect=2)
+    assert (
+        "must return a dict of what checkpoint() got: model, optimizer" in side.events("wrong", "error")[0]["message"]
+    )
+
+
+def test_nests_keep_their_types():
+    worker = import_worker()
+
+    @dataclasses.dataclass(frozen=True)
+    class Frozen:
+        tensor: torch.Tensor
+        doubled: torch.Tensor = dataclasses.field(init=False)
+
+        def __post_init__(self):
+            object.__setattr__(self, "doubled", self.tensor * 2)
+
+    class Pair(typing.NamedTuple):
+        left: torch.Tensor
+        right: float
+
+    ones = torch.ones(2)
+    lists = collections.defaultdict(list, a=[ones])
+    nest = {"frozen": Frozen(ones), "pair": Pair(ones, 0.5), "lists": lists, "user": collections.UserDict(x=ones)}
+    moved = worker.map_tensors({**nest, "size": ones.shape}, lambda t: t + 1)
+    assert {k: type(v) for k, v in nest.items()} == {k: type(moved[k]) for k in nest}
+    assert moved["frozen"].doubled.tolist() == [3, 3] and moved["pair"] == Pair(moved["pair"].left, 0.5)
+    assert moved["lists"]["b"] == [] and moved["user"]["x"].tolist() == [2, 2] and moved["size"] == (2,)
+    assert ones.tolist() == [1, 1] and nest["frozen"].doubled.tolist() == [2, 2]
+    assert set(worker.tensors_in(nest)) == {"frozen/tensor", "frozen/doubled", "pair/0", "lists/a/0", "user/x"}
+    outputs = worker.outputs_in({"n": 3, "f": 0.5, "b": True, "text": "no", "none": None, "huge": 2**70})
+    assert {k: v.dtype for k, v in outputs.items()} == {
+        "n": torch.int64, "f": torch.float32, "b": torch.bool, "huge": torch.float32,
+    }  # fmt: skip
+
+
+# ---- custom operators ----
+
+
+def boundary_inputs(*arguments):
+    return {g.label: g for g in import_worker().operator_inputs([arguments]) if g.what == "boundary"}
+
+
+def test_boundary_inputs_keep_what_belongs_together():
+    x, weight, labels = torch.rand(4, 6), torch.rand(6), torch.tensor([0, 3, 1, 2])
+    made = boundary_inputs(x, weight, labels, 0.5)
+    shapes = {label: [tuple(t.shape) for t in g.arguments[:3]] for label, g in made.items()}
+    assert shapes["empty"] == [(0, 6), (6,), (0,)] and shapes["one element"] == [(1, 1), (1,), (1,)]
+    assert shapes["odd size"] == [(7, 6), (6,), (7,)] and shapes["larger"][0][0] * 6 >= 4099
+    assert made["one element"].arguments[2].tolist() == [0]  # points at what is there
+    assert "odd last dim" not in made and "odd last dim" in boundary_inputs(x, weight)
+    assert made["Inf"].arguments[0].isinf().sum() == 2 and not made["Inf"].arguments[1].isinf().any()
+    assert made["largest value of the dtype"].arguments[0].max() == torch.finfo(torch.float32).max
+    assert torch.equal(made["NaN"].arguments[2], labels) and made["NaN"].arguments[3] == 0.5
+    assert boundary_inputs(labels)["largest value of the dtype"].arguments[0].max() == 2**63 - 1
+
+
+@pytest.mark.parametrize("device", ["cpu", "tpu"])
+@pytest.mark.parametrize("shape", [(), (5,), (3, 4), (2, 3, 4)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool])
+def test_layouts_keep_values_and_change_memory(device, shape, dtype):
+    worker = import_worker()
+    t = (torch.arange(math.prod(shape)).reshape(shape) % 3).to(dtype)
+    for layout in ("transposed", "every second", "offset"):
+        there = worker.laid_out(t.to(device), layout)
+        assert torch.equal(there.cpu(), t) and there.shape == t.shape
+        assert there.storage_offset() == (3 if layout == "offset" else 0)
+        if len(shape) > 1 or (layout == "every second" and shape):
+            assert there.is_contiguous() == (layout == "offset")
+
+
+def test_what_is_recorded_of_an_operator(tmp_path):
+    side = with_text(tmp_path, "operators", "FAULTS = []", 'FAULTS = ["no_kernel"]')
+    side.run({"task": "custom-ops", "name": "a", "float64": True})
+    events = side.events("a", "operator")
+    assert {e["operator"] for e in events} == {"tests::swish", "pair", "tests::no_kernel"}
+    assert all(e["error"] is None and e["float64_error"] is None and e["devices"] == ["cpu"] for e in events)
+    tensors, exact = (side.tensors("a", what, 0) for what in ("operators", "operators-float64"))
+    assert tensors.keys() == exact.keys()
+    name = "tests::swish/boundary sliced with an offset/gradient/1"
+    torch.testing.assert_close(tensors[name], tensors["tests::swish/common 0/gradient/1"], rtol=0, atol=0)
+    torch.testing.assert_close(tensors[name].double(), exact[name], rtol=1e-5, atol=1e-6)
+    assert side.events("a", "operators")[0]["opcheck"]["tests::swish"]["test_schema"] == "passed"
+
+
+def test_an_operator_that_writes_and_one_that_raises():
+    worker = import_worker()
+    cpu = worker.Device("cpu")
+    given = worker.OperatorInput("common", "0", (torch.ones(3), torch.tensor(2.0)))
+    call = worker.OperatorCall(lambda x, y: x.mul_(y), given, cpu, 0)
+    assert call.error is None and set(call.tensors) == {"out/0", "written/0"} and call.tensors["written/0"][0] == 2
+    assert given.arguments[0].tolist() == [1, 1, 1]
+
+    class Once(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            raise KeyError("no gradient")
+
+    call = worker.OperatorCall(lambda x, y: Once.apply(x), given, cpu, 0)
+    assert call.error["type"] == "KeyError" and call.error["phase"] == "backward" and set(call.tensors) == {"out/0"}
+
+
+class FakeJob:
+    """A job file that is not on disk."""
+
+    def __init__(self, **functions):
+        self.module = types.SimpleNamespace(**functions)
+
+    def has(self, name):
+        return hasattr(self.module, name)
+
+
+@pytest.mark.parametrize("wrong", [[], {"a": []}, {"a": (1,)}, {"a": [torch.ones(1)]}, {3: [(1,)]}])
+def test_custom_ops_of_another_form(wrong):
+    worker = import_worker()
+    with pytest.raises(worker.JobError, match="must return"):
+        worker.custom_operators(FakeJob(custom_ops=lambda: wrong), 0)
+    assert worker.custom_operators(FakeJob(), 0) == {}
+
+
+def test_operators_by_their_names():
+    worker = import_worker()
+    job = FakeJob(own=len)
+    assert worker.operator_named(job, "aten::add.Tensor") is torch.ops.aten.add.Tensor
+    assert worker.operator_named(job, "aten::relu") is torch.ops.aten.relu
+    assert worker.operator_named(job, "torch.nn.functional.gelu") is torch.nn.functional.gelu
+    assert worker.operator_named(job, "own") is len
+    for name, text in (("tests::swoosh", "not registered"), ("aten::relu.no", "not registered"), ("pear", "neither")):
+        with pytest.raises(worker.JobError, match=text):
+            worker.operator_named(job, name)
