@@ -194,9 +194,12 @@ CheckResult judge(const Context& context, const std::string& what) {
   if (!survey.open.empty()) return say(Verdict::NotJudged, survey.open);
   if (!survey.stop.empty()) return say(Verdict::Stop, survey.stop);
   if (!set.unmatched.empty()) return say(Verdict::Stop, "not the same on both sides: " + set.unmatched.front());
-  if (!set.stopped.empty())
-    return say(Verdict::Stop, std::to_string(set.stopped.size()) + " results or gradients outside the rule, first " +
-                                  set.stopped.front() + " (" + set.worst + ")");
+  if (!set.stopped.empty()) {
+    const std::string& first = set.stopped.front();
+    return say(Verdict::Stop, std::to_string(set.stopped.size()) + " of " + std::to_string(set.rows.size()) +
+                                  " results and gradients outside the rule, first " +
+                                  (set.worst.starts_with(first) ? set.worst : first));
+  }
   if (!registered.worse.empty()) return say(Verdict::Stop, registered.worse + "; on the reference it passes");
   if (what == "common" && set.rows.empty())
     return say(Verdict::NotJudged, "no input of custom_ops() gave a result: " + counted(survey, surveyor.count(), set));
