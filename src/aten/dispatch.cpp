@@ -27,11 +27,7 @@ class RowKernel final : public c10::OperatorKernel {
   explicit RowKernel(const ops::Row* row, bool derived = false) : derived_(derived) { overload_.row = row; }
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
-    std::call_once(once_, [&] {
-      overload_.handle = &op;
-      overload_.facts = facts_of(op.schema(), *overload_.row);
-      register_overload(overload_.facts.overload, &signatures_);
-    });
+    if (!known_.load(std::memory_order_acquire)) learn(op);  // call_once costs 20 ns on every call
     try {
       call(stack);
     } catch (const c10::Error&) {
@@ -71,6 +67,15 @@ class RowKernel final : public c10::OperatorKernel {
     run_program(*program, overload_, arguments, tensors, stack);
   }
 
+  void learn(const c10::OperatorHandle& op) {
+    const std::lock_guard lock(mutex_);
+    if (known_.load(std::memory_order_relaxed)) return;
+    overload_.handle = &op;
+    overload_.facts = facts_of(op.schema(), *overload_.row);
+    register_overload(overload_.facts.overload, &signatures_);
+    known_.store(true, std::memory_order_release);
+  }
+
   const Program* find(const Key& key) {
     const std::lock_guard lock(mutex_);
     const auto it = programs_.find(key);
@@ -92,7 +97,7 @@ class RowKernel final : public c10::OperatorKernel {
 
   Overload overload_;
   bool derived_;
-  std::once_flag once_;
+  std::atomic<bool> known_{false};  // overload_ is filled in
   std::mutex mutex_;
   ska::flat_hash_map<Key, std::unique_ptr<Program>, KeyHash, KeyEqual> programs_;
   std::atomic<int64_t> signatures_{0};

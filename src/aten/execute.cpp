@@ -1,5 +1,7 @@
 #include "aten/execute.h"
 
+#include <algorithm>
+
 #include "aten/element.h"
 
 namespace tpupilot::aten {
@@ -12,11 +14,15 @@ std::shared_ptr<pjrt::Executable> compile(const hlo::Builder& builder, const hlo
 }
 
 void execute(const pjrt::Executable& executable, std::span<pjrt::Buffer* const> arguments, c10::DeviceIndex device,
-             std::span<BufferRef> results) {
+             std::span<BufferRef> results, bool prompt) {
+  prompt =
+      prompt && std::all_of(arguments.begin(), arguments.end(), [](const pjrt::Buffer* a) { return a->has_values(); });
   executable.execute(arguments, device, results);
   for (const BufferRef& r : results) {
     if (debug()) {
       r->wait();
+    } else if (prompt) {
+      r->assume_values();
     } else {
       note_pending(r, device);
     }

@@ -140,10 +140,9 @@ hlo::Values emit(const Overload& overload, CallContext& call, Arguments argument
 }
 
 // Takes the arguments off the stack and puts the returned tensors there.
-void leave_results(const Overload& overload, const c10::SmallVectorImpl<at::Tensor>& returned,
-                   torch::jit::Stack* stack) {
+void leave_results(const Overload& overload, c10::SmallVectorImpl<at::Tensor>& returned, torch::jit::Stack* stack) {
   stack->erase(stack->end() - static_cast<std::ptrdiff_t>(overload.facts.arguments.size()), stack->end());
-  for (size_t i = 0; i < overload.facts.returns; ++i) stack->emplace_back(returned[i]);
+  for (size_t i = 0; i < overload.facts.returns; ++i) stack->emplace_back(std::move(returned[i]));
 }
 
 const c10::IValue* generator_argument(const Overload& overload, Arguments arguments) {
@@ -209,6 +208,7 @@ std::unique_ptr<Program> compiled(const Overload& overload, CallContext& call, A
     for (const ResultFacts& r : program->results) types.push_back(r.type);
     program->random_blocks = overload.row->random(types);
   }
+  program->prompt = call.b.target().small_programs_inline && call.b.small_elementwise();
   program->executable = compile(call.b, flats, runtime().eager_options);
   return program;
 }
@@ -266,7 +266,7 @@ void run_program(const Program& program, const Overload& overload, Arguments arg
     in.push_back(temporary.back().get());
   }
   c10::SmallVector<BufferRef, 4> out(program.outputs);
-  execute(*program.executable, {in.data(), in.size()}, device, {out.data(), out.size()});
+  execute(*program.executable, {in.data(), in.size()}, device, {out.data(), out.size()}, program.prompt);
 
   c10::SmallVector<at::Tensor, 4> returned;
   size_t next = 0;

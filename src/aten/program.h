@@ -32,6 +32,7 @@ struct Program {
   size_t outputs = 0;    // of the executable
   bool resizes = false;  // an out= argument had another size: it is resized before each run
   uint64_t random_blocks = 0;
+  bool prompt = false;  // execute.h
 };
 
 // Everything an overload's kernel knows besides its cache.

@@ -48,6 +48,7 @@ std::unique_ptr<Runtime> load() {
   rt->meta_notes = std::make_unique<cache::NoteStore>(folder.empty() ? folder : folder / "meta-notes");
   rt->eager_options = pjrt::eager_options();
   rt->region_options = pjrt::region_options();
+  rt->eager_target.small_programs_inline = rt->client->platform_name() == "cpu";  // what XLA's CPU client calls itself
   rt->region_target.region = true;
   return rt;
 }

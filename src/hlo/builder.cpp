@@ -2,6 +2,7 @@
 #include "hlo/builder.h"
 
 #include <charconv>
+#include <unordered_set>
 
 #include "hlo/text.h"
 
@@ -33,7 +34,69 @@ int number_of(const Value& v) {
   return number;
 }
 
+// Ops that give each element by itself. What is not here (contractions, sorts, loops, calls) may run on other threads.
+bool is_elementwise(std::string_view op) {
+  static const std::unordered_set<std::string_view> names = {"abs",
+                                                             "add",
+                                                             "and",
+                                                             "atan2",
+                                                             "bitcast_convert",
+                                                             "broadcast_in_dim",
+                                                             "cbrt",
+                                                             "ceil",
+                                                             "clamp",
+                                                             "compare",
+                                                             "concatenate",
+                                                             "constant",
+                                                             "convert",
+                                                             "cosine",
+                                                             "divide",
+                                                             "exponential",
+                                                             "exponential_minus_one",
+                                                             "floor",
+                                                             "imag",
+                                                             "iota",
+                                                             "is_finite",
+                                                             "log",
+                                                             "log_plus_one",
+                                                             "logistic",
+                                                             "maximum",
+                                                             "minimum",
+                                                             "multiply",
+                                                             "negate",
+                                                             "not",
+                                                             "or",
+                                                             "pad",
+                                                             "popcnt",
+                                                             "power",
+                                                             "real",
+                                                             "remainder",
+                                                             "reshape",
+                                                             "reverse",
+                                                             "round_nearest_afz",
+                                                             "round_nearest_even",
+                                                             "rsqrt",
+                                                             "select",
+                                                             "shift_left",
+                                                             "shift_right_arithmetic",
+                                                             "shift_right_logical",
+                                                             "sign",
+                                                             "sine",
+                                                             "slice",
+                                                             "sqrt",
+                                                             "subtract",
+                                                             "tanh",
+                                                             "transpose",
+                                                             "xor"};
+  return op.starts_with("stablehlo.") && names.contains(op.substr(op.find('.') + 1));
+}
+
 }  // namespace
+
+void Builder::weigh(std::string_view name, const Type& out) {
+  if (elements_ > kSmall) return;  // it stays so; and no sum overflows
+  elements_ = is_elementwise(name) && out.numel() <= kSmall ? elements_ + out.numel() : kSmall + 1;
+}
 
 void Builder::fail(std::string_view op, const std::string& why) const {
   throw Error("[" + std::string(short_name(op)) + "] " + why);
@@ -69,6 +132,7 @@ void Builder::append(std::string_view name, std::string_view results, const Valu
 Value Builder::op(std::string_view name, const Values& in, Type out, std::string_view properties,
                   std::string_view regions) {
   Value result{fresh(), std::move(out)};
+  weigh(name, result.type);
   append(name, result.name, in, result.type.str(), properties, regions);
   ++op_count_;
   return result;
@@ -80,6 +144,7 @@ Values Builder::ops(std::string_view name, const Values& in, const std::vector<T
   const std::string group = out.empty() ? "" : fresh();
   const std::string results = out.empty() ? "" : group + ":" + std::to_string(out.size());
   append(name, results, in, "(" + joined_types(out) + ")", properties, regions);
+  elements_ = kSmall + 1;
   ++op_count_;
   Values values;
   for (size_t i = 0; i < out.size(); ++i) values.push_back({group + "#" + std::to_string(i), out[i]});

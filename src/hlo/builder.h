@@ -60,6 +60,10 @@ class Builder {
 
   const Target& target() const { return target_; }
   int64_t op_count() const { return op_count_; }
+  // Every op computes element by element or only moves elements, and all together make kSmall elements at most. XLA:CPU
+  // runs what has less than 1,000 floating-point operations in the calling thread; an op may become several.
+  bool small_elementwise() const { return elements_ <= kSmall; }
+  static constexpr int64_t kSmall = 128;
 
   Value parameter(Type type);
   // The whole module, with `results` as @main's results. May be called once.
@@ -154,6 +158,7 @@ class Builder {
   Value random_bits(const Value& state, Type type);
 
  private:
+  void weigh(std::string_view name, const Type& out);
   std::string fresh() { return "%v" + std::to_string(next_++); }
   void append(std::string_view name, std::string_view results, const Values& in, const std::string& out_types,
               std::string_view properties, std::string_view regions);
@@ -181,6 +186,7 @@ class Builder {
   int depth_ = 0;   // of nested regions
   int floor_ = -1;  // inside a region that may not capture: the number of its first value; else -1
   int64_t op_count_ = 0;
+  int64_t elements_ = 0;  // made by all ops; beyond kSmall once an op is not element-wise
 };
 
 std::string array_attribute(const Dims& dims);  // "array<i64: 1, 2>", "array<i64>" when empty

@@ -13,6 +13,8 @@ struct Target {
 
   Precision precision = Precision::Highest;
 
+  bool small_programs_inline = false;  // XLA:CPU: Builder::small_elementwise programs are done when Execute returns
+
   // Quirks, each found by probing the plugin once at start.
   bool atan_by_atan2 = false;  // chlo.atan f64 gives wrong values
 

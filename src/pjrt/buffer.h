@@ -37,9 +37,10 @@ class Buffer {
 
   // Until the values are there. Throws the error of the program that should have made them.
   void wait() const;
-  bool is_ready() const;    // true also if wait() would throw
-  bool has_values() const;  // ready, and wait() would not throw
-  bool is_deleted() const;  // donated to a program
+  bool is_ready() const;                                                         // true also if wait() would throw
+  bool has_values() const;                                                       // ready, and wait() would not throw
+  void assume_values() const { ready_.store(true, std::memory_order_release); }  // the caller knows that they are there
+  bool is_deleted() const;                                                       // donated to a program
 
   // Waits, then copies the values, dense and row-major. `bytes` must be byte_size().
   void copy_to_host(void* out, size_t bytes) const;

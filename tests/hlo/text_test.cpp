@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "hlo/builder.h"
@@ -37,6 +38,27 @@ func.func @main(%a0: tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<2x3xf32>) {
 }
 )");
   EXPECT_EQ(b.op_count(), 2);
+}
+
+TEST(Text, SmallElementwiseProgramsAreToldFromOthers) {
+  const auto small = [](const std::function<void(Builder&)>& emit) {
+    Builder b;
+    emit(b);
+    return b.small_elementwise();
+  };
+  EXPECT_TRUE(small([](Builder& b) { b.add(b.parameter({Elem::F32, {128}}), b.parameter({Elem::F32, {128}})); }));
+  EXPECT_FALSE(small([](Builder& b) { b.add(b.parameter({Elem::F32, {129}}), b.parameter({Elem::F32, {129}})); }));
+  EXPECT_FALSE(small([](Builder& b) {  // 3 x 64 elements
+    const Value x = b.parameter({Elem::F32, {64}});
+    b.mul(b.add(x, x), b.neg(x));
+  }));
+  EXPECT_FALSE(small([](Builder& b) {
+    const Value x = b.parameter({Elem::F32, {2, 2}});
+    b.dot_general(x, x, {}, {}, {1}, {0});
+  }));
+  EXPECT_FALSE(small([](Builder& b) {
+    b.sort({b.parameter({Elem::F32, {4}})}, 0, [&](const Values& v) { return b.compare(Direction::LT, v[0], v[1]); });
+  }));
 }
 
 TEST(Text, OfARegion) {

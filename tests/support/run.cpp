@@ -1,5 +1,7 @@
 #include "support/run.h"
 
+#include <algorithm>
+
 #include "pjrt/client.h"
 
 namespace tpupilot::test {
@@ -56,7 +58,7 @@ pjrt::Client& client() {
 }  // namespace
 
 std::vector<Array> evaluate(const std::string& module, const std::vector<hlo::Type>& results,
-                            const std::vector<Array>& inputs, const pjrt::CompileOptions& options) {
+                            const std::vector<Array>& inputs, const pjrt::CompileOptions& options, bool prompt) {
   std::vector<pjrt::Shape> shapes;
   std::vector<std::shared_ptr<pjrt::Buffer>> buffers;
   std::vector<pjrt::Buffer*> arguments;
@@ -64,6 +66,7 @@ std::vector<Array> evaluate(const std::string& module, const std::vector<hlo::Ty
     shapes.push_back(shape_of(input.type));
     buffers.push_back(client().from_host(input.bytes.data(), pjrt_type(input.type.elem), input.type.dims, 0));
     arguments.push_back(buffers.back().get());
+    arguments.back()->wait();
   }
   const auto executable = client().compile(module, options, shapes);
   if (executable->num_outputs() != results.size()) {
@@ -72,6 +75,9 @@ std::vector<Array> evaluate(const std::string& module, const std::vector<hlo::Ty
   }
   std::vector<std::shared_ptr<pjrt::Buffer>> outputs(results.size());
   executable->execute(arguments, 0, outputs);
+  if (prompt && !std::all_of(outputs.begin(), outputs.end(), [](const auto& o) { return o->is_ready(); })) {
+    throw std::logic_error("[evaluate] a small element-wise program is not done when Execute returns: " + module);
+  }
   std::vector<Array> arrays;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!(outputs[i]->shape() == shape_of(results[i]))) {
@@ -98,7 +104,7 @@ std::vector<Array> evaluate(const hlo::Builder& b, const hlo::Values& results, c
   }
   std::vector<hlo::Type> types;
   for (const hlo::Value& v : results) types.push_back(v.type);
-  return evaluate(b.module(results), types, inputs, options);
+  return evaluate(b.module(results), types, inputs, options, b.small_elementwise());
 }
 
 }  // namespace tpupilot::test
