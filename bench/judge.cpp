@@ -3,13 +3,13 @@
 //
 //   ninja -C build judge_bench && build/bench/judge_bench [--mib 1024] [--rounds 7] [--dir /tmp] [--pair] [--threads 2]
 //
-// Bytes are the sizes of all files that are read: reference + candidate + f64 (4 + 4 + 8 bytes an element; --pair leaves
-// the f64 file out: 4 + 4). Each round times, one after the other: SHA-256 alone (OpenSSL's EVP, one thread for each half
-// of the bytes, pages already mapped), the comparison alone, and the comparison with SHA-256 of the same bytes. The
-// figures are medians of the rounds. Wall time is what counts on a quiet machine. On a busy one the processor time is
-// nearer to the truth ("by CPU": bytes over processor seconds per thread), and the ratio is taken within a round. The
-// load average is printed with them. Memory is the largest resident anonymous and file-mapped size that a watching
-// thread saw during the comparisons. The files are removed at the end.
+// Bytes are the sizes of all files that are read: reference + candidate + f64 (4 + 4 + 8 bytes an element; --pair
+// leaves the f64 file out: 4 + 4). Each round times, one after the other: SHA-256 alone (OpenSSL's EVP, one thread for
+// each half of the bytes, pages already mapped), the comparison alone, and the comparison with SHA-256 of the same
+// bytes. The figures are medians of the rounds. Wall time is what counts on a quiet machine. On a busy one the
+// processor time is nearer to the truth ("by CPU": bytes over processor seconds per thread), and the ratio is taken
+// within a round. The load average is printed with them. Memory is the largest resident anonymous and file-mapped size
+// that a watching thread saw during the comparisons. The files are removed at the end.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -52,7 +52,8 @@ Options parse(int count, char** arguments) {
       options.exact = false;
       continue;
     }
-    if (i + 1 == count) throw std::runtime_error("usage: judge_bench [--mib N] [--rounds N] [--threads N] [--dir D] [--pair]");
+    if (i + 1 == count)
+      throw std::runtime_error("usage: judge_bench [--mib N] [--rounds N] [--threads N] [--dir D] [--pair]");
     const std::string value = arguments[++i];
     if (name == "--mib") options.mib = std::stoul(value);
     if (name == "--rounds") options.rounds = std::stoi(value);

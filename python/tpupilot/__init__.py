@@ -71,7 +71,7 @@ def _register():
     _state["owner"] = "tpupilot"
 
 
-def _check(torch):
+def _check(torch):  # noqa: F811  (the module below is the same one)
     """Raises RuntimeError, in one sentence that says what to do, where the native part could only fail or crash."""
     from tpupilot import supported
 

@@ -89,8 +89,10 @@ class AddressSpace {
       free.pop_back();
       return address;
     }
-    TORCH_CHECK(next_ + (size_t{1} << size_class) <= kReserved, "[tpu] out of addresses: ", next_,
-                " bytes of address space are in use by live tensors");
+    TORCH_CHECK_WITH(OutOfMemoryError, size_class < 45 && next_ + (size_t{1} << size_class) <= kReserved,
+                     "[tpu] the device is out of memory: a tensor of more than ", size_t{1} << (size_class - 1),
+                     " bytes does not fit into what is left of ", kReserved,
+                     " bytes of addresses. Free tensors, or use a smaller batch.");
     void* address = base_ + next_;
     next_ += size_t{1} << size_class;
     return address;

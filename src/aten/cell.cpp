@@ -13,7 +13,8 @@ Cell& aliased_cell(const c10::Storage& storage) {
   TORCH_CHECK(data.device().is_privateuseone(), "[tpu] the tensor's storage is not on the device (", data.device(),
               "); was it made by set_() from another one?");
   Cell* cell = cell_at(data.get());
-  TORCH_CHECK(cell != nullptr, "[tpu] the tensor's memory does not belong to any tensor of the device; memory from "
+  TORCH_CHECK(cell != nullptr,
+              "[tpu] the tensor's memory does not belong to any tensor of the device; memory from "
               "elsewhere cannot be used in place: copy it through the CPU");
   TORCH_CHECK(cell->address == data.get() && cell->nbytes == storage.nbytes(), "[tpu] the tensor names ",
               storage.nbytes(), " bytes inside a storage of ", cell->nbytes,

@@ -30,8 +30,8 @@ struct Cell {
   hlo::Value value;
 };
 
-// The tensor's storage must come from allocator(), or be an alias of a whole such storage by its address, as torch makes
-// it for from_dlpack and for reading a file into a storage; raises otherwise.
+// The tensor's storage must come from allocator(), or be an alias of a whole such storage by its address, as torch
+// makes it for from_dlpack and for reading a file into a storage; raises otherwise.
 Cell& cell_of(const at::TensorBase& tensor);
 
 // The storage's length counted in the tensor's own elements. Raises if the bytes do not divide evenly.

@@ -13,8 +13,8 @@
 
 namespace tpupilot::aten {
 
-// What a device had still to do at one moment. Holds none of the results. Reached once, on whichever thread finishes the
-// last of them; any thread may ask.
+// What a device had still to do at one moment. Holds none of the results. Reached once, on whichever thread finishes
+// the last of them; any thread may ask.
 class QueuePoint {
  public:
   bool reached() const;

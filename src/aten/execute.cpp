@@ -14,7 +14,7 @@ std::shared_ptr<pjrt::Executable> compile(const hlo::Builder& builder, const hlo
 }
 
 void execute(const pjrt::Executable& executable, std::span<pjrt::Buffer* const> arguments, c10::DeviceIndex device,
-             std::span<BufferRef> results, bool prompt) {
+             std::span<BufferRef> results, const std::string& what, bool prompt) {
   prompt =
       prompt && std::all_of(arguments.begin(), arguments.end(), [](const pjrt::Buffer* a) { return a->has_values(); });
   executable.execute(arguments, device, results);
@@ -24,7 +24,7 @@ void execute(const pjrt::Executable& executable, std::span<pjrt::Buffer* const> 
     } else if (prompt) {
       r->assume_values();
     } else {
-      note_pending(r, device);
+      note_pending(r, device, what);
     }
   }
 }

@@ -20,8 +20,8 @@ class Blocks {
  public:
   void* make(size_t nbytes) {
     void* address = nullptr;
-    TORCH_CHECK_WITH(OutOfMemoryError, posix_memalign(&address, kAlignment, nbytes) == 0,
-                     "[tpu] no host memory for ", nbytes, " pinned bytes; use smaller batches or fewer of them");
+    TORCH_CHECK_WITH(OutOfMemoryError, posix_memalign(&address, kAlignment, nbytes) == 0, "[tpu] no host memory for ",
+                     nbytes, " pinned bytes; use smaller batches or fewer of them");
     const std::lock_guard lock(mutex_);
     sizes_.emplace(reinterpret_cast<uintptr_t>(address), nbytes);
     for (auto* bytes : {&stats_.active_bytes, &stats_.allocated_bytes}) bytes->increase(nbytes);

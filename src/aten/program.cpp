@@ -266,7 +266,8 @@ void run_program(const Program& program, const Overload& overload, Arguments arg
     in.push_back(temporary.back().get());
   }
   c10::SmallVector<BufferRef, 4> out(program.outputs);
-  execute(*program.executable, {in.data(), in.size()}, device, {out.data(), out.size()}, program.prompt);
+  execute(*program.executable, {in.data(), in.size()}, device, {out.data(), out.size()}, overload.facts.overload,
+          program.prompt);
 
   c10::SmallVector<at::Tensor, 4> returned;
   size_t next = 0;

@@ -189,7 +189,8 @@ std::vector<at::Tensor> Recorded::run(const std::vector<at::Tensor>& inputs) con
     arguments.push_back(held.back().get());
   }
   std::vector<BufferRef> out(results_.size());
-  execute(*executable_, arguments, device, out);
+  static const std::string kRegion = "compiled region";
+  execute(*executable_, arguments, device, out, kRegion);
   std::vector<at::Tensor> outputs;
   for (size_t i = 0; i < results_.size(); ++i) {
     const Result& r = results_[i];

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
+#include <optional>
 
 #include "aten/errors.h"
 #include "aten/event.h"
@@ -76,39 +77,59 @@ std::unique_ptr<Runtime> load() {
 // memory anyway, and each call lets go of what has become ready.
 class Pending {
  public:
-  void add(const BufferRef& buffer) {
+  struct Late {
+    BufferRef buffer;
+    const std::string* what;
+  };
+
+  void add(const BufferRef& buffer, const std::string& what) {
     if (buffer->has_values()) return;
     const std::lock_guard lock(mutex_);
     prune();
-    late_.push_back(buffer);
+    late_.push_back({buffer, &what});
   }
-  std::vector<BufferRef> take() {
+  std::vector<Late> take() {
     const std::lock_guard lock(mutex_);
     return std::exchange(late_, {});
   }
   std::vector<BufferRef> get() {
     const std::lock_guard lock(mutex_);
     prune();
-    return late_;
+    std::vector<BufferRef> buffers;
+    for (const Late& late : late_) buffers.push_back(late.buffer);
+    return buffers;
   }
   bool idle() {
     const std::lock_guard lock(mutex_);
     prune();
-    return std::all_of(late_.begin(), late_.end(), [](const BufferRef& b) { return b->is_ready(); });
+    return std::all_of(late_.begin(), late_.end(), [](const Late& l) { return l.buffer->is_ready(); });
   }
 
  private:
   // A failed result stays: `synchronize` raises for it.
   void prune() {
-    std::erase_if(late_, [](const BufferRef& b) { return b->has_values(); });
+    std::erase_if(late_, [](const Late& l) { return l.buffer->has_values(); });
   }
 
   std::mutex mutex_;
-  std::vector<BufferRef> late_;
+  std::vector<Late> late_;
 };
 Pending& pending(c10::DeviceIndex device) {
   static auto* all = new std::array<Pending, 64>;
   return all->at(device);
+}
+
+// Waits for everything that is pending. The first error, with the op whose result it is; nothing if all went well.
+std::optional<pjrt::Error> settle(c10::DeviceIndex device) {
+  std::optional<pjrt::Error> first;
+  for (const Pending::Late& late : pending(device).take()) {
+    try {
+      late.buffer->wait();
+    } catch (const pjrt::Error& error) {
+      if (!first) first.emplace(error.code(), "[" + *late.what + "] " + error.what());
+    }
+  }
+  return first;
 }
 
 size_t host_memory() {
@@ -203,20 +224,24 @@ void add_runtime_counters(std::map<std::string, double>& values) {
   values["cache_write_failures"] = static_cast<double>(k.write_failures);
 }
 
-void note_pending(const BufferRef& buffer, c10::DeviceIndex device) { pending(device).add(buffer); }
+void note_pending(const BufferRef& buffer, c10::DeviceIndex device, const std::string& what) {
+  pending(device).add(buffer, what);
+}
 
 void synchronize(c10::DeviceIndex device) {
   check_not_forked();
-  std::exception_ptr first;
-  for (const BufferRef& buffer : pending(device).take()) {
-    try {
-      buffer->wait();
-    } catch (...) {
-      if (!first) first = std::current_exception();
-    }
-  }
+  const auto error = settle(device);
   wait_for_points(device);
-  if (first) std::rethrow_exception(first);
+  if (error) throw *error;
+}
+
+void wait_for(const pjrt::Buffer& buffer, c10::DeviceIndex device) {
+  try {
+    buffer.wait();
+  } catch (const pjrt::Error&) {
+    if (const auto first = settle(device)) throw *first;
+    throw;
+  }
 }
 
 bool idle(c10::DeviceIndex device) {
@@ -227,8 +252,10 @@ bool idle(c10::DeviceIndex device) {
 std::vector<BufferRef> pending_results(c10::DeviceIndex device) { return pending(device).get(); }
 
 void check_not_forked() {
-  TORCH_CHECK(!in_bad_fork(), "[tpu] this process was forked after the device was initialised; the plugin's threads do "
-              "not exist in it. Start workers with the `spawn` method, or use the device for the first time in the child.");
+  TORCH_CHECK(
+      !in_bad_fork(),
+      "[tpu] this process was forked after the device was initialised; the plugin's threads do "
+      "not exist in it. Start workers with the `spawn` method, or use the device for the first time in the child.");
 }
 
 std::pair<size_t, size_t> memory_info(c10::DeviceIndex device) {

@@ -50,9 +50,12 @@ void set_current_device(c10::DeviceIndex index);  // likewise
 c10::DeviceIndex exchange_device(c10::DeviceIndex index);
 void set_current_device_unchecked(c10::DeviceIndex index) noexcept;
 
-// Results that may still be computed. `synchronize` waits for all of a device's and raises the first error among them.
-void note_pending(const BufferRef& buffer, c10::DeviceIndex device);
+// Results that may still be computed; `what` (an op; lives as long as the process) makes them. `synchronize` waits for
+// all of a device's and raises the first error among them, `wait_for` that of one buffer. Both name the op that failed
+// first, and an error that was raised is not raised again for what else it spoiled.
+void note_pending(const BufferRef& buffer, c10::DeviceIndex device, const std::string& what);
 void synchronize(c10::DeviceIndex device);
+void wait_for(const pjrt::Buffer& buffer, c10::DeviceIndex device);
 bool idle(c10::DeviceIndex device);
 std::vector<BufferRef> pending_results(c10::DeviceIndex device);
 void check_not_forked();  // raises in a forked child of a process that had loaded the plugin

@@ -3,13 +3,16 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/impl/COW.h>
 
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
 
 #include "aten/counters.h"
 #include "aten/element.h"
+#include "aten/errors.h"
 #include "aten/execute.h"
 #include "aten/recorder.h"
 #include "aten/runtime.h"
@@ -90,16 +93,20 @@ void change_length(Cell& cell, int64_t length) {
   const auto executable = compile(b, {result}, rt.eager_options);
   pjrt::Buffer* in[] = {cell.buffer.get()};
   BufferRef out[1];
-  execute(*executable, in, cell.device, out);
+  static const std::string kResize = "resize_storage";
+  execute(*executable, in, cell.device, out, kResize);
   assign(cell, std::move(out[0]), cell.elem, length);
 }
 
 }  // namespace
 
 void fill_with_zeros(Cell& cell, hlo::Elem elem, int64_t length) {
-  const std::vector<std::byte> zeros(static_cast<size_t>(length) * hlo::byte_size(elem));
+  const size_t bytes = static_cast<size_t>(length) * hlo::byte_size(elem);
+  const std::unique_ptr<void, decltype(&std::free)> zeros(std::calloc(std::max<size_t>(bytes, 1), 1), &std::free);
+  TORCH_CHECK_WITH(OutOfMemoryError, zeros != nullptr, "[tpu] the host is out of memory: ", bytes,
+                   " bytes were to be filled with zeros. Free tensors, or use a smaller batch.");
   const int64_t dims[] = {length};
-  assign(cell, runtime().client->from_host(zeros.data(), pjrt_type_of(elem), dims, cell.device), elem, length);
+  assign(cell, runtime().client->from_host(zeros.get(), pjrt_type_of(elem), dims, cell.device), elem, length);
 }
 
 void resize_storage(const c10::Storage& storage, size_t nbytes) {
@@ -117,7 +124,7 @@ void resize_storage(const c10::Storage& storage, size_t nbytes) {
       old != nullptr && nbytes > 0 && old->buffer) {
     TORCH_CHECK(Recorder::current() == nullptr, "[tpu] a storage cannot be resized inside a compiled region");
     assign(*fresh, old->buffer, old->elem, old->length);
-    change_length(*fresh, static_cast<int64_t>(nbytes / hlo::byte_size(old->elem)));
+    translated("resize_", [&] { change_length(*fresh, static_cast<int64_t>(nbytes / hlo::byte_size(old->elem))); });
   }
   impl.set_data_ptr_noswap(std::move(data));
   impl.set_nbytes(nbytes);
@@ -152,6 +159,7 @@ BufferRef scalar_buffer(hlo::Elem elem, const void* bytes, c10::DeviceIndex devi
 
 void download_whole(const at::Tensor& source, void* dst) {
   const BufferRef buffer = buffer_of(source);
+  wait_for(*buffer, source.device().index());
   buffer->copy_to_host(dst, source.nbytes());
 }
 

@@ -14,8 +14,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kPercentile = 0.999, kTail = 0.001;
-constexpr size_t kLargestTail = size_t{8} << 20;     // errors that are kept at most, a side
-constexpr size_t kSmall = 4096;                      // elements of a tensor whose errors are all kept
+constexpr size_t kLargestTail = size_t{8} << 20;  // errors that are kept at most, a side
+constexpr size_t kSmall = 4096;                   // elements of a tensor whose errors are all kept
 
 bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
@@ -367,7 +367,8 @@ Judgement Comparison::judgement() const {
     return errors_ == 0 ? 0 : std::sqrt(squares / static_cast<double>(errors_));
   };
   const auto p999 = [&](Statistic which) { return std::bit_cast<double>(statistics_[which].key()); };
-  const double reference_rmse = rmse(total.reference_error_squares), candidate_rmse = rmse(total.candidate_error_squares);
+  const double reference_rmse = rmse(total.reference_error_squares),
+               candidate_rmse = rmse(total.candidate_error_squares);
   const double factor = pair_.rule.factor;
   const bool judged = pair_.exact && !one_sided && errors_ > 0 && candidate_rmse <= factor * reference_rmse &&
                       p999(kCandidateError) <= factor * p999(kReferenceError);
@@ -382,24 +383,23 @@ Judgement Comparison::judgement() const {
     worst_reference = *block.reference;
     worst_candidate = *block.candidate;
   }
-  result.row = {
-      {"dtype", pair_.fault ? "float64" : pair_.reference.dtype},
-      {"rmse_reference", of_judge(reference_rmse)},
-      {"rmse_candidate", of_judge(candidate_rmse)},
-      {"p999_reference", of_judge(p999(kReferenceError))},
-      {"p999_candidate", of_judge(p999(kCandidateError))},
-      {"max_abs", max_abs_},
-      {"max_rel", max_rel_},
-      {"cosine", cosine(total.product, total.reference_squares, total.candidate_squares)},
-      {"mismatches", count_ == 0 ? 0.0 : static_cast<double>(mismatches_) / static_cast<double>(count_)},
-      {"worst_index", count_ == 0 ? json::array() : index_of(worst, pair_.reference.shape)},
-      {"worst_reference", worst_reference},
-      {"worst_candidate", worst_candidate},
-      {"passed_by", result.passed ? json(result.passed_by) : json()},
-      {"verdict", result.passed ? "pass" : "stop"},
-      {"ulp_p50", statistics_[kUlpMedian].key()},
-      {"ulp_p99", statistics_[kUlp99].key()},
-      {"ulp_max", ulp_largest_}};
+  result.row = {{"dtype", pair_.fault ? "float64" : pair_.reference.dtype},
+                {"rmse_reference", of_judge(reference_rmse)},
+                {"rmse_candidate", of_judge(candidate_rmse)},
+                {"p999_reference", of_judge(p999(kReferenceError))},
+                {"p999_candidate", of_judge(p999(kCandidateError))},
+                {"max_abs", max_abs_},
+                {"max_rel", max_rel_},
+                {"cosine", cosine(total.product, total.reference_squares, total.candidate_squares)},
+                {"mismatches", count_ == 0 ? 0.0 : static_cast<double>(mismatches_) / static_cast<double>(count_)},
+                {"worst_index", count_ == 0 ? json::array() : index_of(worst, pair_.reference.shape)},
+                {"worst_reference", worst_reference},
+                {"worst_candidate", worst_candidate},
+                {"passed_by", result.passed ? json(result.passed_by) : json()},
+                {"verdict", result.passed ? "pass" : "stop"},
+                {"ulp_p50", statistics_[kUlpMedian].key()},
+                {"ulp_p99", statistics_[kUlp99].key()},
+                {"ulp_max", ulp_largest_}};
   return result;
 }
 

@@ -31,8 +31,8 @@ struct Values {
 struct Scratch {
   UlpCounts ulps;
   Tally tally;
-  bool nonfinite = false;        // on both sides, somewhere in the chunk
-  size_t one_sided = SIZE_MAX;   // the first place in the chunk where only one side is not finite
+  bool nonfinite = false;       // on both sides, somewhere in the chunk
+  size_t one_sided = SIZE_MAX;  // the first place in the chunk where only one side is not finite
   Values values;
   std::array<uint64_t, kBlock> distances;
   std::array<double, kChunk + kLanes> reference_tail, candidate_tail;

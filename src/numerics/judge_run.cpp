@@ -17,7 +17,7 @@ namespace tpupilot::numerics {
 namespace {
 
 constexpr size_t kPiece = size_t{128} << 10;  // bytes that a file hands out at once: they stay in the second cache
-constexpr size_t kBacklog = 4;                       // chunks that may wait before a file goes on
+constexpr size_t kBacklog = 4;                // chunks that may wait before a file goes on
 constexpr size_t kBehind = 4 * MappedFile::kWindow;  // bytes that stay mapped behind the place that was reached
 constexpr size_t kWorthThreads = size_t{1} << 20;    // bytes from which a second thread is worth its start
 
@@ -82,8 +82,8 @@ class JudgeRun {
       if (tensor.bytes.empty() || tensor.bytes.data() < bytes.data() ||
           tensor.bytes.data() >= bytes.data() + bytes.size())
         continue;
-      places_[pair].push_back({&file, static_cast<size_t>(tensor.bytes.data() - bytes.data()),
-                               format_of(tensor.dtype).size});
+      places_[pair].push_back(
+          {&file, static_cast<size_t>(tensor.bytes.data() - bytes.data()), format_of(tensor.dtype).size});
     }
   }
 
@@ -123,14 +123,12 @@ class JudgeRun {
 
   bool over() const {
     return started_ == order_.size() && active_.empty() &&
-           std::all_of(files_.begin(), files_.end(), [](const FileState& file) {
-             return done(file) && !file.busy;
-           });
+           std::all_of(files_.begin(), files_.end(), [](const FileState& file) { return done(file) && !file.busy; });
   }
 
-  // Under the lock. The file that is most behind goes on, because the others wait for it in the end; but not far ahead of
-  // the comparison, which is to find the bytes in the cache. Else a chunk whose bytes have all been handed out, else any
-  // file.
+  // Under the lock. The file that is most behind goes on, because the others wait for it in the end; but not far ahead
+  // of the comparison, which is to find the bytes in the cache. Else a chunk whose bytes have all been handed out, else
+  // any file.
   std::optional<Task> next() {
     if (active_.empty() || active_.back()->next == chunks(*active_.back())) start();
     FileState* const behind = most_behind();
@@ -208,7 +206,8 @@ class JudgeRun {
   void compare(const Task& task, Scratch& scratch) {
     for (const Place& place : places_[task.work->pair]) {
       if (place.state->stream->sink && !task.work->again) continue;  // already loaded
-      const size_t begin = place.begin + task.chunk * kChunk * place.element, end = end_of(place, *task.work, task.chunk);
+      const size_t begin = place.begin + task.chunk * kChunk * place.element,
+                   end = end_of(place, *task.work, task.chunk);
       place.state->stream->file->load(begin, end);
     }
     task.work->comparison->work(task.chunk, scratch);

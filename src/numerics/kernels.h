@@ -46,13 +46,13 @@ using Lanes = std::array<double, kLanes>;
 // What the elements of a chunk have added up to, and the largest so far.
 struct Tally {
   double rtol = 0, atol = 0;
-  Lanes product{}, reference_squares{}, candidate_squares{};        // for the cosine
-  Lanes reference_error_squares{}, candidate_error_squares{};       // against the f64 run
-  uint64_t errors = 0;                                              // places with all three finite
-  uint64_t mismatches = 0;                                          // outside the tolerance
+  Lanes product{}, reference_squares{}, candidate_squares{};   // for the cosine
+  Lanes reference_error_squares{}, candidate_error_squares{};  // against the f64 run
+  uint64_t errors = 0;                                         // places with all three finite
+  uint64_t mismatches = 0;                                     // outside the tolerance
   double max_abs = 0, max_rel = 0, severity = 0;
-  size_t worst = 0;                                                 // the first place of that severity, in the chunk
-  double known_severity = 0, known_relative = 0;                    // of other chunks: less need not be looked for
+  size_t worst = 0;                               // the first place of that severity, in the chunk
+  double known_severity = 0, known_relative = 0;  // of other chunks: less need not be looked for
   // Errors above the threshold are kept; the caller has room there for all errors and kLanes more.
   double reference_threshold = 0, candidate_threshold = 0;
   double *reference_tail = nullptr, *candidate_tail = nullptr;

@@ -29,8 +29,10 @@ static inline void widen_as(const char* bytes, size_t count, double* values) {
 
 static void widen(Dtype dtype, const char* bytes, size_t count, double* values) {
   switch (dtype) {
-    case Dtype::Float64: return widen_as<double>(bytes, count, values);
-    case Dtype::Float32: return widen_as<float>(bytes, count, values);
+    case Dtype::Float64:
+      return widen_as<double>(bytes, count, values);
+    case Dtype::Float32:
+      return widen_as<float>(bytes, count, values);
     case Dtype::Float16:
       for (size_t i = 0; i < count; ++i) values[i] = float_of_half(at<uint16_t>(bytes, i));
       return;
@@ -38,12 +40,17 @@ static void widen(Dtype dtype, const char* bytes, size_t count, double* values) 
       for (size_t i = 0; i < count; ++i)
         values[i] = std::bit_cast<float>(static_cast<uint32_t>(at<uint16_t>(bytes, i)) << 16);
       return;
-    case Dtype::Int64: return widen_as<int64_t>(bytes, count, values);
-    case Dtype::Int32: return widen_as<int32_t>(bytes, count, values);
-    case Dtype::Int16: return widen_as<int16_t>(bytes, count, values);
-    case Dtype::Int8: return widen_as<int8_t>(bytes, count, values);
+    case Dtype::Int64:
+      return widen_as<int64_t>(bytes, count, values);
+    case Dtype::Int32:
+      return widen_as<int32_t>(bytes, count, values);
+    case Dtype::Int16:
+      return widen_as<int16_t>(bytes, count, values);
+    case Dtype::Int8:
+      return widen_as<int8_t>(bytes, count, values);
     case Dtype::UInt8:
-    case Dtype::Bool: return widen_as<uint8_t>(bytes, count, values);
+    case Dtype::Bool:
+      return widen_as<uint8_t>(bytes, count, values);
   }
 }
 
@@ -67,14 +74,21 @@ static inline void order_as(const char* bytes, size_t count, Out* ordered) {
 template <typename Out>
 static inline void order_into(Dtype dtype, const char* bytes, size_t count, Out* ordered) {
   switch (dtype) {
-    case Dtype::Float64: return order_as<int64_t, true>(bytes, count, ordered);
-    case Dtype::Float32: return order_as<int32_t, true>(bytes, count, ordered);
+    case Dtype::Float64:
+      return order_as<int64_t, true>(bytes, count, ordered);
+    case Dtype::Float32:
+      return order_as<int32_t, true>(bytes, count, ordered);
     case Dtype::Float16:
-    case Dtype::BFloat16: return order_as<int16_t, true>(bytes, count, ordered);
-    case Dtype::Int64: return order_as<int64_t, false>(bytes, count, ordered);
-    case Dtype::Int32: return order_as<int32_t, false>(bytes, count, ordered);
-    case Dtype::Int16: return order_as<int16_t, false>(bytes, count, ordered);
-    case Dtype::Int8: return order_as<int8_t, false>(bytes, count, ordered);
+    case Dtype::BFloat16:
+      return order_as<int16_t, true>(bytes, count, ordered);
+    case Dtype::Int64:
+      return order_as<int64_t, false>(bytes, count, ordered);
+    case Dtype::Int32:
+      return order_as<int32_t, false>(bytes, count, ordered);
+    case Dtype::Int16:
+      return order_as<int16_t, false>(bytes, count, ordered);
+    case Dtype::Int8:
+      return order_as<int8_t, false>(bytes, count, ordered);
     case Dtype::UInt8:
     case Dtype::Bool:
       for (size_t i = 0; i < count; ++i) ordered[i] = at<uint8_t>(bytes, i);
@@ -260,7 +274,8 @@ static bool add_block(const RawBlock& block, size_t first, Tally& tally) {
 template <typename T>
 static bool add_of(const RawBlock& block, size_t first, Tally& tally) {
   const bool counts = tally.severity > 1 || tally.known_severity > 1;
-  if (counts) return block.exact ? add_block<T, true, true>(block, first, tally) : add_block<T, false, true>(block, first, tally);
+  if (counts)
+    return block.exact ? add_block<T, true, true>(block, first, tally) : add_block<T, false, true>(block, first, tally);
   return block.exact ? add_block<T, true, false>(block, first, tally) : add_block<T, false, false>(block, first, tally);
 }
 
@@ -280,8 +295,7 @@ static void distances(Dtype dtype, const char* reference, const char* candidate,
   for (size_t i = 0; i < count; ++i) found[i] = apart(left[i], right[i]);
 }
 
-static void add_one_by_one(Dtype dtype, const char* reference, const char* candidate, size_t count,
-                           UlpCounts& counts) {
+static void add_one_by_one(Dtype dtype, const char* reference, const char* candidate, size_t count, UlpCounts& counts) {
   uint64_t found[kBlock];
   distances(dtype, reference, candidate, count, found);
   uint64_t largest = counts.largest;

@@ -29,7 +29,7 @@ size_t page_size() {
 
 MappedFile::MappedFile(const std::filesystem::path& file) : name_(file.filename().string()) {
   const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-  struct stat status {};
+  struct stat status{};
   if (descriptor < 0 || ::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
     if (descriptor >= 0) ::close(descriptor);
     throw Error(name_ + " cannot be read");

@@ -94,8 +94,7 @@ TensorFile::TensorFile(const std::filesystem::path& file) : file_(file) {
     file_.load(0, 8);
     std::memcpy(&length, data.data(), 8);
   }
-  if (data.size() < 8 || length > data.size() - 8)
-    throw Error(file_.name() + " is cut short: its header is not whole");
+  if (data.size() < 8 || length > data.size() - 8) throw Error(file_.name() + " is cut short: its header is not whole");
   file_.load(0, 8 + length);
   const json header =
       json::parse(data.begin() + 8, data.begin() + 8 + static_cast<std::ptrdiff_t>(length), nullptr, false);
@@ -114,8 +113,7 @@ std::map<std::string, Tensor> read_tensors(const std::filesystem::path& file) {
   const TensorFile opened(file);
   opened.file().load(0, opened.file().bytes().size());
   std::map<std::string, Tensor> tensors;
-  for (const auto& [name, view] : opened.tensors())
-    tensors[name] = {view.dtype, view.shape, std::string(view.bytes)};
+  for (const auto& [name, view] : opened.tensors()) tensors[name] = {view.dtype, view.shape, std::string(view.bytes)};
   return tensors;
 }
 

@@ -12,8 +12,7 @@ namespace {
 
 std::map<std::string, json> by_name(const json& lock) {
   std::map<std::string, json> packages;
-  for (const json& package : lock.is_array() ? lock : json::array())
-    packages[package.value("name", "")] = package;
+  for (const json& package : lock.is_array() ? lock : json::array()) packages[package.value("name", "")] = package;
   return packages;
 }
 

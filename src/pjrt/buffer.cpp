@@ -39,7 +39,7 @@ void Buffer::wait() const {
   if (ready_.load(std::memory_order_acquire)) return;
   core_->check_fork("wait");
   const Status status = ready_event(core_->api, handle_, "wait").await();
-  if (!status.ok()) detail::raise(status, "wait");
+  if (!status.ok()) detail::raise(status, "wait", {&shape_, 1}, core_->counters.bytes_in_use);
   ready_.store(true, std::memory_order_release);
 }
 
@@ -182,7 +182,7 @@ std::shared_ptr<Buffer> Buffer::copy_to_device(int device) const {
   args.buffer = handle_;
   args.dst_device = core_->devices[static_cast<size_t>(device)];
   const Status status = detail::call_optional(core_->api, &PJRT_Api::PJRT_Buffer_CopyToDevice, args);
-  if (!status.ok()) detail::raise(status, "copy_to_device");
+  if (!status.ok()) detail::raise(status, "copy_to_device", {&shape_, 1}, core_->counters.bytes_in_use);
   return std::make_shared<Buffer>(Made{core_, {args.dst_buffer, {core_->api}}, device, shape_});
 }
 

@@ -1,5 +1,7 @@
 #include "pjrt/c_api.h"
 
+#include <algorithm>
+
 namespace tpupilot::pjrt::detail {
 
 Status take(const PJRT_Api* api, PJRT_Error* error) {
@@ -20,6 +22,9 @@ Status take(const PJRT_Api* api, PJRT_Error* error) {
   message.error = error;
   api->PJRT_Error_Message(&message);
   if (message.message != nullptr) status.message.assign(message.message, message.message_size);
+  // XLA's CPU client calls it INTERNAL when memory runs out inside a computation that it made asynchronous.
+  if (status.code == Error::Code::Internal && status.message.find("Out of memory allocating") != std::string::npos)
+    status.code = Error::Code::ResourceExhausted;
 
   TPUPILOT_PJRT_ARGS(Error_Destroy, destroy);
   destroy.error = error;
@@ -29,6 +34,19 @@ Status take(const PJRT_Api* api, PJRT_Error* error) {
 
 void raise(const Status& status, const char* where) {
   throw Error(status.code, std::string("[") + where + "] " + std::string(name(status.code)) + ": " + status.message);
+}
+
+void raise(const Status& status, const char* where, std::span<const Shape> needed, int64_t bytes_in_use) {
+  if (status.code != Error::Code::ResourceExhausted) raise(status, where);
+  constexpr size_t kMost = 3;
+  Status longer = status;
+  while (longer.message.ends_with('.')) longer.message.pop_back();
+  longer.message += "; needed for";
+  for (size_t i = 0; i < std::min(needed.size(), kMost); ++i)
+    longer.message += " " + needed[i].str() + " (" + std::to_string(needed[i].byte_size()) + " bytes)";
+  if (needed.size() > kMost) longer.message += " and " + std::to_string(needed.size() - kMost) + " more";
+  longer.message += ", with " + std::to_string(bytes_in_use) + " bytes in use";
+  raise(longer, where);
 }
 
 Event::~Event() {

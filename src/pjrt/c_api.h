@@ -5,11 +5,13 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "pjrt/error.h"
 #include "pjrt/plugin.h"
+#include "pjrt/shape.h"
 
 // A zeroed argument structure: an older plugin leaves the tail that it does not know untouched.
 // NOLINTBEGIN(bugprone-macro-parentheses): `variable` is declared
@@ -39,6 +41,9 @@ Status take(const PJRT_Api* api, PJRT_Error* error);
 
 // Throws Error "[where] message".
 [[noreturn]] void raise(const Status& status, const char* where);
+
+// The same for work that needs memory: if there was not enough, the text says for what, and what is in use.
+[[noreturn]] void raise(const Status& status, const char* where, std::span<const Shape> needed, int64_t bytes_in_use);
 
 inline void check(const PJRT_Api* api, PJRT_Error* error, const char* where) {
   if (error != nullptr) [[unlikely]] {

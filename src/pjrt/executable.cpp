@@ -122,7 +122,9 @@ void Executable::execute(std::span<Buffer* const> arguments, int device, std::sp
   args.num_args = arguments.size();
   args.output_lists = output_lists;
   args.execute_device = portable_ ? core_->devices[static_cast<size_t>(device)] : nullptr;
-  detail::check(core_->api, core_->api->PJRT_LoadedExecutable_Execute(&args), "execute");
+  if (PJRT_Error* error = core_->api->PJRT_LoadedExecutable_Execute(&args); error != nullptr) [[unlikely]] {
+    detail::raise(detail::take(core_->api, error), "execute", outputs_, core_->counters.bytes_in_use);
+  }
 
   for (size_t i = 0; i < outputs.size(); ++i) {
     outputs[i] = std::make_shared<Buffer>(Buffer::Made{core_, out.take(i), device, outputs_[i]});

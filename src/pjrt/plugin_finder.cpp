@@ -57,9 +57,9 @@ std::string find_plugin(std::string_view name_or_path, std::span<const std::stri
     std::error_code ignored;
     if (std::filesystem::exists(path, ignored)) return path.string();
   }
-  throw Error(Error::Code::NotFound, "[find_plugin] the plugin " + std::string(known->name) +
-                                         " is not installed; `" + std::string(known->install) + "` installs it (" +
-                                         listed(site_packages) + ").");
+  throw Error(Error::Code::NotFound, "[find_plugin] the plugin " + std::string(known->name) + " is not installed; `" +
+                                         std::string(known->install) + "` installs it (" + listed(site_packages) +
+                                         ").");
 }
 
 }  // namespace tpupilot::pjrt

@@ -75,9 +75,9 @@ void require_hardware(std::string_view plugin, const fs::path& root) {
     missing = "an NVIDIA GPU with its driver (no /dev/nvidia0)";
   }
   if (missing.empty()) return;
-  throw Error(Error::Code::FailedPrecondition, "[require_hardware] the plugin " + std::string(known->name) + " needs " +
-                                                   missing + ", which this machine does not have: run on one that does" +
-                                                   std::string(kElse) + ".");
+  throw Error(Error::Code::FailedPrecondition,
+              "[require_hardware] the plugin " + std::string(known->name) + " needs " + missing +
+                  ", which this machine does not have: run on one that does" + std::string(kElse) + ".");
 }
 
 std::string hardware_advice(std::string_view plugin) {

@@ -41,7 +41,8 @@ Upload upload(ClientCore& core, const void* data, const Shape& shape, int device
   args.num_dims = shape.rank();
   args.host_buffer_semantics = semantics;
   args.device = core.devices[static_cast<size_t>(device)];
-  detail::check(core.api, core.api->PJRT_Client_BufferFromHostBuffer(&args), where);
+  if (PJRT_Error* error = core.api->PJRT_Client_BufferFromHostBuffer(&args); error != nullptr)
+    detail::raise(detail::take(core.api, error), where, {&shape, 1}, core.counters.bytes_in_use);
   core.counters.host_transfers.fetch_add(1, std::memory_order_relaxed);
   core.counters.h2d_bytes.fetch_add(static_cast<int64_t>(shape.byte_size()), std::memory_order_relaxed);
   return {{args.buffer, {core.api}}, args.done_with_host_buffer};

@@ -27,13 +27,14 @@ struct Probe {
 };
 
 constexpr std::array<Probe, 1> kProbes = {{
-    {"constant_atan2_is_wrong", &hlo::Target::constant_atan2_is_wrong, "chlo.atan", [](double x) { return std::atan(x); }},
+    {"constant_atan2_is_wrong", &hlo::Target::constant_atan2_is_wrong, "chlo.atan",
+     [](double x) { return std::atan(x); }},
 }};
 
 std::string program_of(const Probe& probe) {
   const std::string t(kType);
-  return "module @probe { func.func @main(%x: " + t + ") -> " + t + " { %0 = \"" + std::string(probe.op) + "\"(%x) : (" +
-         t + ") -> " + t + " return %0 : " + t + " } }";
+  return "module @probe { func.func @main(%x: " + t + ") -> " + t + " { %0 = \"" + std::string(probe.op) +
+         "\"(%x) : (" + t + ") -> " + t + " return %0 : " + t + " } }";
 }
 
 Values inputs() {  // -10 to 10

@@ -332,7 +332,10 @@ FAKE(LoadedExecutable_Execute) {
   for (size_t i = 0; i < std::min(fill, outputs.size()); ++i) {
     auto* buffer = new PJRT_Buffer(outputs[i]);
     buffer->own.resize(bytes_of(outputs[i]));
-    if (fake::variable("FAKE_PJRT_ASYNC_ERROR") != nullptr) buffer->ready = ready_signal(PJRT_Error_Code_INTERNAL);
+    if (const char* code = fake::variable("FAKE_PJRT_ASYNC_ERROR"); code != nullptr) {
+      const int number = std::atoi(code);
+      buffer->ready = ready_signal(number > 1 ? static_cast<PJRT_Error_Code>(number) : PJRT_Error_Code_INTERNAL);
+    }
     args->output_lists[0][i] = buffer;
   }
   return planned;

@@ -5,7 +5,7 @@
 //   FAKE_PJRT_UNIMPLEMENTED            functions, with commas between, that return UNIMPLEMENTED
 //   FAKE_PJRT_FAIL                     function:n[:code]: its n-th call since this was set fails (code 8)
 //   FAKE_PJRT_PARTIAL                  a failing Execute has filled its first output
-//   FAKE_PJRT_ASYNC_ERROR              events of outputs carry INTERNAL
+//   FAKE_PJRT_ASYNC_ERROR              events of outputs carry this code (1: INTERNAL)
 //   FAKE_PJRT_NO_LIMIT                 devices do not say how much memory they have
 //   FAKE_PJRT_UNKNOWN_OPTION           Compile refuses options that contain this text
 //   FAKE_PJRT_UNKNOWN_CLIENT_OPTION    Client_Create refuses an option of this name

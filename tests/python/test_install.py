@@ -173,7 +173,12 @@ def run_elsewhere(venv, *command):
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("TPUPILOT_", "PYTHON", "VIRTUAL_ENV"))}
     environment["TPUPILOT_CACHE_DIR"] = "off"
     return subprocess.run(
-        [venv / "bin" / command[0], *command[1:]], env=environment, cwd=venv, capture_output=True, text=True, timeout=300
+        [venv / "bin" / command[0], *command[1:]],
+        env=environment,
+        cwd=venv,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
 
 

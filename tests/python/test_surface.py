@@ -532,9 +532,7 @@ class Squares(torch.utils.data.Dataset):
         return torch.full((20_000,), float(index * index), device=self.device), index
 
 
-@pytest.mark.parametrize(
-    "workers,start", [(0, None), (2, "fork"), pytest.param(1, "spawn", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("workers,start", [(0, None), (2, "fork"), pytest.param(1, "spawn", marks=pytest.mark.slow)])
 def test_a_loader_with_pinned_memory(workers, start, tpu):
     torch.ones(1, device=tpu)
     loader = torch.utils.data.DataLoader(
