@@ -142,7 +142,8 @@ void upload(const at::Tensor& dst, const at::Tensor& source) {
   } else {
     buffer = rt.client->from_host(source.const_data_ptr(), pjrt_type_of(elem), dims, cell.device);
   }
-  note_pending(buffer, cell.device);
+  static const std::string what = "copy to the device";
+  note_pending(buffer, cell.device, what);
   assign(cell, std::move(buffer), elem, source.numel());
 }
 
