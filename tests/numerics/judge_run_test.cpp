@@ -146,6 +146,18 @@ TEST(JudgeRunTest, AgreesForEveryFloat) {
   }
 }
 
+TEST(JudgeRunTest, AgreesForManyTensors) {
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(seed);
+    const auto small = [](size_t, std::mt19937_64& random) { return std::normal_distribution<double>(0, 1e-6)(random); };
+    const Sides wide = make("float64", 3 * kBlock, small, seed), narrow = make("float32", 3 * kBlock, small, seed);
+    for (const Rule& rule : {Rule{1e-7, 1e-7, 2}, Rule{1e-5, 1e-5, 2}, Rule{1e-6, 0, 2}, Rule{}}) {
+      agrees(wide.reference, wide.candidate, &wide.exact, rule);
+      agrees(narrow.reference, narrow.candidate, &narrow.exact, rule);
+    }
+  }
+}
+
 TEST(JudgeRunTest, AgreesOnWholeNumbers) {
   std::mt19937_64 random(3);
   const auto check = [&]<typename T>(const char* dtype, T) {
@@ -167,9 +179,10 @@ TEST(JudgeRunTest, AgreesOnWholeNumbers) {
 
 // In f64 the two are equal.
 TEST(JudgeRunTest, SeesOneAmongLargeInt64) {
-  const int64_t large = (int64_t{1} << 53) + 2;
-  const json row = judged_with(1, tensor<int64_t>("int64", {1, large, 3}), tensor<int64_t>("int64", {1, large - 1, 3}),
-                               nullptr, {});
+  const int64_t large = (int64_t{1} << 53) + 1;
+  std::vector<int64_t> left(16, large), right(16, large);
+  --right[1];
+  const json row = judged_with(1, tensor("int64", left), tensor("int64", right), nullptr, {});
   EXPECT_EQ(row.at("verdict"), "stop");
   EXPECT_EQ(row.at("max_abs"), 1.0);
   EXPECT_EQ(row.at("ulp_max"), 1);
@@ -292,6 +305,124 @@ TEST(JudgeRunTest, RefusesSidesThatAreNotAlike) {
   EXPECT_THROW(judge_tensor(three, two, nullptr, {}), Error);
   EXPECT_THROW(judge_tensor(three, tensor<double>("float64", {1, 2, 3}), nullptr, {}), Error);
   EXPECT_THROW(judge_tensor(three, three, &two, {}), Error);
+}
+
+// Files of several tensors, in another order on each side.
+class JudgedFilesTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("tpupilot-judged-" + std::to_string(::getpid()));
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  void write(const std::string& name, const std::vector<std::pair<std::string, Tensor>>& tensors) {
+    json header = json::object();
+    size_t at = 0;
+    for (const auto& [key, tensor] : tensors) {
+      header[key] = {{"dtype", format_of(tensor.dtype).safetensors},
+                     {"shape", tensor.shape},
+                     {"data_offsets", {at, at + tensor.bytes.size()}}};
+      at += tensor.bytes.size();
+    }
+    const std::string text = header.dump();
+    const uint64_t length = text.size();
+    std::ofstream out(folder_ / name, std::ios::binary);
+    out.write(reinterpret_cast<const char*>(&length), 8) << text;
+    for (const auto& [key, tensor] : tensors) out << tensor.bytes;
+  }
+
+  // A file of float32 zeros that takes no room on the disk.
+  void write_sparse(const std::string& name, size_t count) {
+    write(name, {});
+    const json header = {{"w", {{"dtype", "F32"}, {"shape", {count}}, {"data_offsets", {0, count * 4}}}}};
+    const std::string text = header.dump();
+    const uint64_t length = text.size();
+    std::ofstream(folder_ / name, std::ios::binary).write(reinterpret_cast<const char*>(&length), 8) << text;
+    fs::resize_file(folder_ / name, 8 + length + count * 4);
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(JudgedFilesTest, EveryByteIsHandedOutOnceInOrder) {
+  const Sides a = make("float32", 9 * kChunk + 3, like_float32), b = make("bfloat16", 2 * kChunk, like_float32, 8),
+              c = make("float32", 5, like_float32, 9);
+  write("reference", {{"a", a.reference}, {"b", b.reference}, {"c", c.reference}, {"none", tensor<float>("float32", {})}});
+  write("candidate", {{"c", c.candidate}, {"none", tensor<float>("float32", {})}, {"b", b.candidate}, {"a", a.candidate}});
+  write("exact", {{"b", b.exact}, {"only here", a.exact}, {"a", a.exact}, {"c", c.exact}});
+  const TensorFile reference(folder_ / "reference"), candidate(folder_ / "candidate"), exact(folder_ / "exact");
+  std::vector<Pair> pairs;
+  std::vector<std::string> expected;
+  for (const auto& [name, sides] : {std::pair{"b", &b}, {"a", &a}, {"c", &c}}) {
+    pairs.push_back({reference.tensors().at(name), candidate.tensors().at(name), exact.tensors().at(name), kFloat32});
+    expected.push_back(judged_with(1, sides->reference, sides->candidate, &sides->exact, kFloat32).dump());
+  }
+  for (unsigned threads : {1U, 2U, 5U}) {
+    std::array<std::string, 3> seen;
+    const std::vector<const MappedFile*> files = {&reference.file(), &candidate.file(), &exact.file()};
+    std::vector<Stream> streams;
+    for (size_t i = 0; i < 3; ++i)
+      streams.push_back({files[i], [&seen, i](std::string_view bytes) { seen[i] += bytes; }});
+    const auto judged = judge_pairs(pairs, streams, threads);
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_TRUE(seen[i] == files[i]->bytes()) << files[i]->name() << ", " << threads << " threads";
+      EXPECT_EQ(judged[i].row.dump(), expected[i]);
+    }
+  }
+}
+
+TEST_F(JudgedFilesTest, AFileThatWasCutShortIsAnErrorAndNoSignal) {
+  const Tensor values = tensor("float32", std::vector<float>(size_t{8} << 20, 1));
+  write("reference", {{"w", values}});
+  write("candidate", {{"w", values}});
+  const TensorFile reference(folder_ / "reference"), candidate(folder_ / "candidate");
+  fs::resize_file(folder_ / "candidate", size_t{5} << 20);
+  const Pair pair{reference.tensors().at("w"), candidate.tensors().at("w"), std::nullopt, kFloat32};
+  for (bool hashed : {false, true}) {
+    const auto sink = hashed ? [](std::string_view) {} : std::function<void(std::string_view)>();
+    try {
+      judge_pairs({pair}, {{&reference.file(), sink}, {&candidate.file(), sink}}, 2);
+      FAIL() << "no error";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("candidate can no longer be read"), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST_F(JudgedFilesTest, AnErrorOfWhoTakesTheBytesIsPassedOn) {
+  write("file", {{"w", tensor("float32", std::vector<float>(size_t{1} << 20, 1))}});
+  const TensorFile file(folder_ / "file");
+  const Stream stream{&file.file(), [](std::string_view) { throw std::runtime_error("no more"); }};
+  EXPECT_THROW(judge_pairs({}, {stream}, 2), std::runtime_error);
+}
+
+double resident(const std::string& which) {
+  std::ifstream in("/proc/self/status");
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with(which)) return std::stod(line.substr(which.size() + 1)) / 1024;
+  }
+  return -1;
+}
+
+// Memory does not grow with the tensors: neither the judge's own nor what stays mapped of the files.
+TEST_F(JudgedFilesTest, AGibibyteTakesAFewMebibytes) {
+  constexpr size_t count = size_t{1} << 27;  // 512 MiB a side
+  write_sparse("reference", count);
+  write_sparse("candidate", count);
+  const TensorFile reference(folder_ / "reference"), candidate(folder_ / "candidate");
+  const Pair pair{reference.tensors().at("w"), candidate.tensors().at("w"), std::nullopt, kFloat32};
+  const double anonymous = resident("RssAnon:"), mapped = resident("RssFile:");
+  double most_anonymous = 0, most_mapped = 0;
+  const auto watch = [&](std::string_view) {
+    most_anonymous = std::max(most_anonymous, resident("RssAnon:") - anonymous);
+    most_mapped = std::max(most_mapped, resident("RssFile:") - mapped);
+  };
+  const auto judged = judge_pairs({pair}, {{&reference.file(), watch}, {&candidate.file()}}, 2);
+  EXPECT_TRUE(judged.front().passed);
+  ASSERT_GE(anonymous, 0);
+  EXPECT_LE(most_anonymous, 64);
+  EXPECT_LE(most_mapped, 128);
 }
 
 TEST(KernelsTest, EveryInstructionSetGivesTheSameBits) {
