@@ -118,7 +118,7 @@ void Comparison::sample() {
   for (Tail* tail : {&reference_tail_, &candidate_tail_}) tail->values.reserve(std::min(count_, kSmall));
   if (!pair_.exact || count_ <= kSmall) return;
   const bool large = count_ >= size_t{1} << 20, huge = count_ >= size_t{1} << 24;
-  const size_t run = large ? 64 : 16, runs = huge ? 256 : 64;
+  const size_t run = large ? 256 : 16, runs = huge || !large ? 64 : 16;
   Values sampled_values;
   std::vector<double> of_reference, of_candidate;
   const auto part = [&](const TensorView& tensor, size_t from, size_t n) {
@@ -148,16 +148,19 @@ void Comparison::sample() {
   if (of_reference.size() <= above) return;
   const double share = static_cast<double>(above) / sampled;
   for (auto [errors, tail] : {std::pair{&of_reference, &reference_tail_}, {&of_candidate, &candidate_tail_}}) {
-    const auto at = errors->end() - 1 - static_cast<std::ptrdiff_t>(above);
-    std::nth_element(errors->begin(), at, errors->end());
-    tail->threshold = *at;
+    tail->threshold = select(*errors, errors->size() - 1 - above);
     const auto room = static_cast<size_t>(2 * share * static_cast<double>(count_)) + kSmall;
     tail->values.reserve(std::min({room, kLargestTail, count_}));
   }
 }
 
-void Comparison::prepare(Scratch& scratch) {
-  std::call_once(sampled_, [&] { sample(); });
+void Comparison::prepare() {
+  sample();
+  sums_.resize(chunks());
+  ulp_counts_.resize(kUlpBins);
+}
+
+void Comparison::begin(Scratch& scratch) {
   Tally& tally = scratch.tally;
   tally = {};
   tally.rtol = pair_.rule.rtol;
@@ -171,15 +174,11 @@ void Comparison::prepare(Scratch& scratch) {
   tally.candidate_threshold = candidate_tail_.overflowed ? kInfinity : candidate_tail_.threshold;
   tally.known_severity = severity_;
   tally.known_relative = max_rel_;
-  if (sums_.empty()) {
-    sums_.resize(chunks());
-    ulp_counts_.resize(kUlpBins);
-  }
 }
 
 void Comparison::work(size_t chunk, Scratch& scratch) {
   if (!first_pass_) return refine(chunk, scratch);
-  prepare(scratch);
+  begin(scratch);
   compare(chunk, scratch);
   absorb(chunk, scratch);
 }
@@ -287,9 +286,8 @@ OrderStatistic Comparison::error_quantile(Tail& tail) const {
   const uint64_t at = percentile_index(errors_), from_top = errors_ - at, kept = tail.values.size();
   if (tail.overflowed) return {0, key_of(kInfinity), at, errors_};
   if (from_top <= kept) {
-    const auto found = tail.values.end() - static_cast<std::ptrdiff_t>(from_top);
-    std::nth_element(tail.values.begin(), found, tail.values.end());
-    return {key_of(*found), key_of(*found), 0, 1};
+    const uint64_t found = key_of(select(tail.values, kept - from_top));
+    return {found, found, 0, 1};
   }
   return {0, key_of(tail.threshold), at, errors_ - kept};  // known at once if the threshold is 0
 }

@@ -49,6 +49,7 @@ class Comparison {
 
   size_t elements() const { return count_; }
   size_t chunks() const { return (count_ + kChunk - 1) / kChunk; }
+  void prepare();  // before all work
   // The work of the pass on one chunk. Thread-safe; each chunk once a pass.
   void work(size_t chunk, Scratch& scratch);
   // After every chunk was worked on: true if another pass over all chunks is needed.
@@ -64,7 +65,7 @@ class Comparison {
   };
 
   void sample();
-  void prepare(Scratch& scratch);
+  void begin(Scratch& scratch);
   void compare(size_t chunk, Scratch& scratch);
   bool add_finite(RawBlock block, size_t first, Scratch& scratch) const;
   void add_any(const Block& block, size_t begin, size_t first, Scratch& scratch) const;
@@ -83,7 +84,6 @@ class Comparison {
   const DtypeFormat* const exact_format_;
   const size_t count_;
   bool first_pass_ = true;
-  std::once_flag sampled_;
 
   mutable std::mutex mutex_;  // of all below
   struct Sums {

@@ -38,6 +38,7 @@ struct Work {
   std::unique_ptr<Comparison> comparison;
   size_t pair = 0, next = 0, unfinished = 0;
   bool again = false;  // a later pass: its bytes have all been handed out
+  enum { Unprepared, Preparing, Prepared } state = Unprepared;
 };
 
 class JudgeRun {
@@ -72,8 +73,9 @@ class JudgeRun {
   struct Task {
     FileState* file = nullptr;  // hand out [begin, end) of it, or
     size_t begin = 0, end = 0;
-    Work* work = nullptr;  // compare this chunk
+    Work* work = nullptr;  // compare this chunk, or
     size_t chunk = 0;
+    bool prepare = false;  // prepare the work
   };
 
   void find(const TensorView& tensor, size_t pair) {
@@ -105,9 +107,10 @@ class JudgeRun {
       }
       lock.unlock();
       try {
-        task->file ? hand_out(*task) : compare(*task, *scratch);
+        do_task(*task, *scratch);
         lock.lock();
-        if (task->work && --task->work->unfinished == 0) finish(task->work, lock);
+        if (task->prepare) task->work->state = Work::Prepared;
+        else if (task->work && --task->work->unfinished == 0) finish(task->work, lock);
       } catch (...) {
         if (!lock.owns_lock()) lock.lock();
         if (!failure_) failure_ = std::current_exception();
@@ -130,18 +133,31 @@ class JudgeRun {
   // of the comparison, which is to find the bytes in the cache. Else a chunk whose bytes have all been handed out, else
   // any file.
   std::optional<Task> next() {
-    if (active_.empty() || active_.back()->next == chunks(*active_.back())) start();
-    FileState* const behind = most_behind();
+    if (Work* const work = unprepared()) {
+      work->state = Work::Preparing;
+      return Task{nullptr, 0, 0, work, 0, true};
+    }
+    FileState* const behind = most_behind(false);
     for (const auto& work : active_) {
-      if (work->next == chunks(*work) || !ready(*work, work->next)) continue;
+      if (work->next == chunks(*work)) continue;
+      if (work->state != Work::Prepared || !ready(*work, work->next)) break;  // in order, as the bytes come
       if (behind && !behind->busy && !ready(*work, work->next + kBacklog)) break;
       return Task{nullptr, 0, 0, work.get(), work->next++};
     }
-    if (behind && !behind->busy) return piece_of(*behind);
-    for (FileState& file : files_) {
-      if (!file.busy && !done(file)) return piece_of(file);
+    FileState* const idle = most_behind(true);
+    return idle ? std::optional(piece_of(*idle)) : std::nullopt;
+  }
+
+  // A tensor is prepared while the one before it is compared.
+  Work* unprepared() {
+    const auto left = [&] {
+      return std::count_if(active_.begin(), active_.end(), [](const auto& work) { return work->next < chunks(*work); });
+    };
+    while (started_ < order_.size() && left() < 2) start();
+    for (const auto& work : active_) {
+      if (work->state == Work::Unprepared) return work.get();
     }
-    return std::nullopt;
+    return nullptr;
   }
 
   // Whether the bytes of a chunk (or of the last one there is) have been handed out.
@@ -155,14 +171,14 @@ class JudgeRun {
   static size_t size(const FileState& file) { return file.stream->file->bytes().size(); }
   static bool done(const FileState& file) { return !file.stream->sink || file.handed_out == size(file); }
 
-  // The file of which the smallest share has been handed out; null if all are done.
-  FileState* most_behind() {
+  // The file (that is not busy) of which the smallest share has been handed out; null if there is none left.
+  FileState* most_behind(bool idle) {
     FileState* found = nullptr;
     const auto share = [](const FileState& file) {
       return static_cast<double>(file.handed_out) / static_cast<double>(size(file));
     };
     for (FileState& file : files_) {
-      if (!done(file) && (!found || share(file) < share(*found))) found = &file;
+      if (!done(file) && !(idle && file.busy) && (!found || share(file) < share(*found))) found = &file;
     }
     return found;
   }
@@ -191,6 +207,11 @@ class JudgeRun {
     }
   }
 
+  void do_task(const Task& task, Scratch& scratch) {
+    if (task.prepare) return task.work->comparison->prepare();
+    return task.file ? hand_out(task) : compare(task, scratch);
+  }
+
   void hand_out(const Task& task) {
     FileState& file = *task.file;
     const MappedFile& bytes = *file.stream->file;
@@ -213,10 +234,10 @@ class JudgeRun {
     task.work->comparison->work(task.chunk, scratch);
     for (const Place& place : places_[task.work->pair]) {
       const size_t end = end_of(place, *task.work, task.chunk);
-      if (task.work->again)
-        place.state->stream->file->release(end - std::min(end, kBehind), end);
-      else if (!place.state->stream->sink)
+      if (!task.work->again && !place.state->stream->sink)
         release_behind(*place.state, end);
+      else
+        release_again(*place.state, place.begin + task.chunk * kChunk * place.element, end);
     }
   }
 
@@ -231,6 +252,13 @@ class JudgeRun {
       end = file.released = (file.reached - kBehind) / MappedFile::kWindow * MappedFile::kWindow;
     }
     file.stream->file->release(begin, end);
+  }
+
+  // What was released before a comparison came, and was mapped again for it. Others may still be in the window before.
+  static void release_again(const FileState& file, size_t begin, size_t end) {
+    constexpr size_t window = MappedFile::kWindow;
+    const size_t border = end / window * window;
+    if (begin < border && border >= 3 * window) file.stream->file->release(border - 3 * window, border - window);
   }
 
   // The lock is held when called and when done; not meanwhile.

@@ -45,12 +45,13 @@ void UlpCounts::move_to(std::vector<uint64_t>& totals) {
     for (size_t bin = 0; bin < used; ++bin) totals[bin] += copy[bin];
     std::fill_n(copy.begin(), used, 0);
   }
+  std::array<uint32_t, kPaired * kPaired> together{};
   for (auto& copy : pairs) {
-    for (size_t i = 0; i < copy.size(); ++i) {
-      totals[i % kPaired] += copy[i];
-      totals[i / kPaired] += copy[i];
-    }
+    for (size_t i = 0; i < copy.size(); ++i) together[i] += copy[i];
     copy.fill(0);
+  }
+  for (size_t a = 0; a < kPaired; ++a) {
+    for (size_t b = 0; b < kPaired; ++b) totals[a] += together[a + kPaired * b] + together[b + kPaired * a];
   }
   largest = 0;
 }

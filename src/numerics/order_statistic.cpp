@@ -1,6 +1,7 @@
 #include "numerics/order_statistic.h"
 
 #include <algorithm>
+#include <array>
 #include <stdexcept>
 
 namespace tpupilot::numerics {
@@ -51,6 +52,26 @@ void OrderStatistic::end(Pass& pass) {
     return;
   }
   throw std::logic_error("[OrderStatistic] fewer keys than were counted");
+}
+
+double select(std::vector<double>& values, size_t rank) {
+  constexpr size_t bins = 512, many = 1024;
+  auto begin = values.begin(), end = values.end();
+  if (values.size() > many) {
+    const auto [least, greatest] = std::minmax_element(begin, end);
+    const uint64_t low = key_of(*least);
+    unsigned shift = 0;
+    while ((key_of(*greatest) - low) >> shift >= bins) ++shift;
+    const auto bin_of = [&](double value) { return (key_of(value) - low) >> shift; };
+    std::array<size_t, bins> counts{};
+    for (double value : values) ++counts[bin_of(value)];
+    size_t bin = 0;
+    while (rank >= counts[bin]) rank -= counts[bin++];
+    end = std::remove_if(begin, end, [&](double value) { return bin_of(value) != bin; });
+  }
+  const auto at = begin + static_cast<std::ptrdiff_t>(rank);
+  std::nth_element(begin, at, end);
+  return *at;
 }
 
 }  // namespace tpupilot::numerics

@@ -35,6 +35,10 @@ class OrderStatistic {
   uint64_t low_ = 0, high_ = 0, rank_ = 0, count_ = 0;
 };
 
+// The value number `rank` of values that are not negative, of which there is at least one. Faster than std::nth_element
+// on many. Their order is lost.
+double select(std::vector<double>& values, size_t rank);
+
 inline uint64_t key_of(double value) { return std::bit_cast<uint64_t>(value); }
 
 }  // namespace tpupilot::numerics
