@@ -245,12 +245,12 @@ void RunFolder::record_new_files(const std::string& side) {
   }
 }
 
-std::string RunFolder::damage(const std::string& relative) const {
+std::optional<std::string> RunFolder::damage_unread(const std::string& relative) const {
   if (const auto known = verified_.find(relative); known != verified_.end()) return known->second;
-  std::string& wrong = verified_[relative];
   const json& files = manifest_.at("files");
   std::error_code failed;
   const auto bytes = fs::file_size(folder_ / relative, failed);
+  std::string wrong;
   if (!files.contains(relative)) {
     wrong = relative + " is not in the manifest";
   } else if (failed) {
@@ -261,10 +261,20 @@ std::string RunFolder::damage(const std::string& relative) const {
       wrong = relative + " was cut short: " + std::to_string(bytes) + " of " + std::to_string(recorded) + " bytes";
     else if (bytes > recorded && !grows(relative))
       wrong = relative + " grew after it was recorded";
-    else if (sha256_of_file(folder_ / relative, recorded) != files[relative].at("sha256").get<std::string>())
-      wrong = relative + " changed after it was recorded (SHA-256 differs)";
+    else
+      return std::nullopt;
   }
-  return wrong;
+  return verified_[relative] = wrong;
+}
+
+std::string RunFolder::settle(const std::string& relative, const std::string& sha256) const {
+  const bool holds = sha256 == manifest_.at("files").at(relative).at("sha256").get<std::string>();
+  return verified_[relative] = holds ? "" : relative + " changed after it was recorded (SHA-256 differs)";
+}
+
+std::string RunFolder::damage(const std::string& relative) const {
+  if (const auto wrong = damage_unread(relative)) return *wrong;
+  return settle(relative, sha256_of_file(folder_ / relative, manifest_.at("files").at(relative).at("bytes")));
 }
 
 }  // namespace tpupilot::evidence

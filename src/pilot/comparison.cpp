@@ -3,44 +3,48 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
+#include <optional>
 #include <sstream>
 
 #include "evidence/digest.h"
-#include "numerics/judge.h"
+#include "numerics/judge_run.h"
 #include "numerics/tensor_file.h"
+#include "pilot/evidence_tensors.h"
 #include "pilot/job_form.h"
 
 namespace tpupilot::pilot {
 
 using nlohmann::json;
 using numerics::Judgement;
-using numerics::Tensor;
-using Tensors = std::map<std::string, Tensor>;
+using numerics::TensorFile;
+using numerics::TensorView;
+using Tensors = std::map<std::string, TensorView>;
 
 namespace {
 
-std::string shape_text(const Tensor& tensor) {
+std::string shape_text(const TensorView& tensor) {
   std::string text = tensor.dtype + "[";
   for (size_t i = 0; i < tensor.shape.size(); ++i) text += (i ? "," : "") + std::to_string(tensor.shape[i]);
   return text + "]";
 }
 
-bool alike(const Tensor& a, const Tensor& b) { return a.dtype == b.dtype && a.shape == b.shape; }
+bool alike(const TensorView& a, const TensorView& b) { return a.dtype == b.dtype && a.shape == b.shape; }
 
 std::string kind_of(const std::string& what) {
   return what == "gradients" ? "gradient" : what == "operators" ? "operator" : what;
 }
 
-// The f64 run's tensors; none if the pilot file asks for no judge, or the job cannot be run in f64.
-Tensors judge_tensors(const Context& context, const SetRequest& request) {
+// The f64 run's file; "" if the pilot file asks for no judge, or the job cannot be run in f64.
+std::string judge_file(const Context& context, const SetRequest& request) {
   if (context.settings().text("parity", "judge") != "float64" || !context.ended("reference", request.exact_task))
-    return {};
+    return "";
   const std::string what = request.exact_what.empty() ? request.what : request.exact_what;
-  return numerics::read_tensors(context.verified(context.tensors("reference", request.exact_task, what, request.step)));
+  return context.tensors("reference", request.exact_task, what, request.step);
 }
 
 // The loss is recorded in f64, but computed in the dtype of the outputs: that dtype's rule is the right one.
-std::string computed_dtype(const std::string& name, const Tensor& tensor, const Tensors& set) {
+std::string computed_dtype(const std::string& name, const TensorView& tensor, const Tensors& set) {
   if (name != "loss") return tensor.dtype;
   std::string narrowest = "float32";
   for (const auto& [other, output] : set) {
@@ -65,11 +69,38 @@ std::string describe(const std::string& name, const json& row) {
 std::string working_dtype(const Context& context) {
   if (const std::string autocast = context.settings().text("reference", "autocast"); !autocast.empty()) return autocast;
   const std::string what = job_form(context).optimizers ? "gradients" : "state";
-  for (const auto& [name, tensor] :
-       numerics::read_tensors(context.verified(context.tensors("reference", "base", what, 0)))) {
+  const TensorFile file(context.verified(context.tensors("reference", "base", what, 0)));
+  for (const auto& [name, tensor] : file.tensors()) {
     if (tensor.is_float()) return tensor.dtype;
   }
   return "float32";
+}
+
+// The pairs of a set that can be compared, by name; names of the others go to `unmatched`.
+std::map<std::string, numerics::Pair> pairs_of(const SetRequest& request, const Tensors& reference,
+                                               const Tensors& candidate, const Tensors& exact, const json& thresholds,
+                                               std::vector<std::string>& unmatched) {
+  std::map<std::string, numerics::Pair> pairs;
+  const auto wanted = [&](const std::string& name) { return !request.wanted || request.wanted(name); };
+  for (const auto& [name, tensor] : reference) {
+    if (!wanted(name)) continue;
+    const auto other = candidate.find(name);
+    if (other == candidate.end() || !alike(tensor, other->second)) {
+      unmatched.push_back(name + " (" + shape_text(tensor) + " on the reference, " +
+                          (other == candidate.end() ? "absent" : shape_text(other->second)) + " on the candidate)");
+      continue;
+    }
+    numerics::Pair& pair = pairs[name];
+    pair.reference = tensor;
+    pair.candidate = other->second;
+    pair.rule = numerics::rule_for(thresholds, computed_dtype(name, tensor, reference));
+    const auto judge = exact.find(name);
+    if (judge != exact.end() && judge->second.shape == tensor.shape && tensor.is_float()) pair.exact = judge->second;
+  }
+  for (const auto& [name, tensor] : candidate) {
+    if (wanted(name) && !reference.contains(name)) unmatched.push_back(name + " (on the candidate only)");
+  }
+  return pairs;
 }
 
 }  // namespace
@@ -77,28 +108,25 @@ std::string working_dtype(const Context& context) {
 SetResult compare_sets(const Context& context, const SetRequest& request) {
   const std::string left = context.tensors("reference", request.reference_task, request.what, request.step);
   const std::string right = context.tensors(request.candidate_side, request.candidate_task, request.what, request.step);
-  const Tensors reference = numerics::read_tensors(context.verified(left)),
-                candidate = numerics::read_tensors(context.verified(right));
-  const Tensors exact = judge_tensors(context, request);
+  EvidenceTensors reference(context, left), candidate(context, right);
+  std::optional<EvidenceTensors> exact;
+  if (const std::string judge = judge_file(context, request); !judge.empty()) exact.emplace(context, judge);
   json thresholds = context.manifest().at("thresholds");
   if (!request.autocast) thresholds["autocast"] = "";
   SetResult result;
   result.evidence = {left, right};
+  const auto pairs = pairs_of(request, reference.tensors(), candidate.tensors(), exact ? exact->tensors() : Tensors(),
+                              thresholds, result.unmatched);
+  std::vector<numerics::Pair> in_order;
+  for (const auto& [name, pair] : pairs) in_order.push_back(pair);
+  std::vector<EvidenceTensors*> files = {&reference, &candidate};
+  if (exact) files.push_back(&*exact);
+  auto judgements = judge_evidence(in_order, files);
   std::vector<std::pair<double, std::string>> stopped;
   double worst = -1;
-  for (const auto& [name, tensor] : reference) {
-    if (request.wanted && !request.wanted(name)) continue;
-    const auto other = candidate.find(name);
-    if (other == candidate.end() || !alike(tensor, other->second)) {
-      result.unmatched.push_back(name + " (" + shape_text(tensor) + " on the reference, " +
-                                 (other == candidate.end() ? "absent" : shape_text(other->second)) +
-                                 " on the candidate)");
-      continue;
-    }
-    const auto judge = exact.find(name);
-    const bool judgeable = judge != exact.end() && judge->second.shape == tensor.shape && tensor.is_float();
-    Judgement judged = numerics::judge_tensor(tensor, other->second, judgeable ? &judge->second : nullptr,
-                                              numerics::rule_for(thresholds, computed_dtype(name, tensor, reference)));
+  auto next = judgements.begin();
+  for (const auto& [name, pair] : pairs) {
+    Judgement& judged = *next++;
     judged.row["name"] = name;
     judged.row["kind"] = kind_of(request.what);
     judged.row["step"] = request.step;
@@ -108,10 +136,6 @@ SetResult compare_sets(const Context& context, const SetRequest& request) {
     result.reference_nonfinite = result.reference_nonfinite || judged.nonfinite;
     result.rows.push_back(std::move(judged.row));
   }
-  for (const auto& [name, tensor] : candidate) {
-    if ((!request.wanted || request.wanted(name)) && !reference.contains(name))
-      result.unmatched.push_back(name + " (on the candidate only)");
-  }
   std::sort(stopped.rbegin(), stopped.rend());
   for (auto& [severity, name] : stopped) result.stopped.push_back(name);
   return result;
@@ -119,13 +143,15 @@ SetResult compare_sets(const Context& context, const SetRequest& request) {
 
 std::vector<std::string> differing_tensors(const Context& context, const std::string& left, const std::string& right,
                                            const std::vector<std::string>& but) {
-  const Tensors a = numerics::read_tensors(context.verified(left + "/state.safetensors")),
-                b = numerics::read_tensors(context.verified(right + "/state.safetensors"));
+  const TensorFile left_file(context.verified(left + "/state.safetensors")),
+      right_file(context.verified(right + "/state.safetensors"));
+  const Tensors &a = left_file.tensors(), &b = right_file.tensors();
   const auto skipped = [&](const std::string& name) { return std::find(but.begin(), but.end(), name) != but.end(); };
   std::vector<std::string> names;
   for (const auto& [name, tensor] : a) {
     const auto other = b.find(name);
-    if (!skipped(name) && (other == b.end() || !alike(tensor, other->second) || tensor.bytes != other->second.bytes))
+    if (!skipped(name) && (other == b.end() || !alike(tensor, other->second) ||
+                           !numerics::same_bytes(left_file.file(), tensor, right_file.file(), other->second)))
       names.push_back(name);
   }
   for (const auto& [name, tensor] : b) {
@@ -141,41 +167,22 @@ std::string broken_checkpoint(const Context& context, const std::string& folder)
   if (!state.is_object()) return folder + "/state.json is no JSON";
   if (state.value("tensors_sha256", "") != evidence::sha256_of_file(tensors))
     return folder + "/state.safetensors does not have the hash that its state.json names";
-  numerics::read_tensors(tensors);
+  const TensorFile whole(tensors);
   return "";
 }
 
 namespace {
 
-double norm(const Tensor& tensor) {
-  double squares = 0;
-  for (double value : tensor.values()) squares += value * value;
-  return squares;
-}
-
 // The float tensor with the largest norm among the wanted names.
-std::string largest(const Tensors& tensors, const std::function<bool(const std::string&)>& wanted) {
+std::string largest(const TensorFile& file, const std::function<bool(const std::string&)>& wanted) {
   std::string name;
   double best = 0;
-  for (const auto& [key, tensor] : tensors) {
+  for (const auto& [key, tensor] : file.tensors()) {
     if (!wanted(key) || !tensor.is_float()) continue;
-    if (const double size = norm(tensor); std::isfinite(size) && size > best) best = size, name = key;
+    const double size = numerics::squared_norm(file.file(), tensor);
+    if (std::isfinite(size) && size > best) best = size, name = key;
   }
   return name;
-}
-
-// A copy in f64 whose values are changed by `change`(values).
-template <typename Change>
-Tensor changed(const Tensor& tensor, Change&& change) {
-  std::vector<double> values = tensor.values();
-  change(values);
-  Tensor copy{"float64", tensor.shape, {}};
-  copy.bytes.assign(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(double));
-  return copy;
-}
-
-Tensor same_in_f64(const Tensor& tensor) {
-  return changed(tensor, [](std::vector<double>&) {});
 }
 
 class JudgeTrial {
@@ -191,65 +198,61 @@ class JudgeTrial {
     report_["faults"] = json::array();
     if (form.optimizers) {
       load("gradients");
-      if (const std::string name = largest(reference_, [](auto&) { return true; }); !name.empty()) {
-        attempt("dropped gradient", name, [](std::vector<double>& v) { std::fill(v.begin(), v.end(), 0.0); });
+      if (const std::string name = largest(*reference_, [](auto&) { return true; }); !name.empty()) {
+        attempt("dropped gradient", name, {0, 0});
       }
     }
     if (form.updates) {
       load("state");
       const json weights = context_.need("reference", "base", "inputs").at("weights");
-      scale("weight", largest(reference_, [&](const std::string& name) { return weights.contains(name); }));
+      scale("weight", largest(*reference_, [&](const std::string& name) { return weights.contains(name); }));
     }
     load("forward");
     const auto is_output = [](const std::string& name) {
       return name.starts_with("output") || name.starts_with("forward/");
     };
-    const std::string output = largest(reference_, is_output);
+    const std::string output = largest(*reference_, is_output);
     if (!form.updates) scale("output", output);
-    if (!output.empty() && reference_[output].count() > 1) {
-      attempt("outputs in another order", output,
-              [](std::vector<double>& v) { std::rotate(v.begin(), v.begin() + 1, v.end()); });
-    }
+    if (!output.empty() && reference_->tensors().at(output).count() > 1)
+      attempt("outputs in another order", output, {1, 1});
     return report_;
   }
 
  private:
-  static std::function<void(std::vector<double>&)> scaled_by(double f) {
-    return [f](std::vector<double>& values) {
-      for (double& value : values) value *= 1 + f;
-    };
-  }
-
   void scale(const std::string& what, const std::string& name) {
     if (name.empty()) return;
     const double factor = dtype_ == "bfloat16" || dtype_ == "float16" ? 1.1 : 1.01;
-    attempt(what + " scaled by " + json(factor).dump(), name, scaled_by(factor - 1));
+    attempt(what + " scaled by " + json(factor).dump(), name, {factor, 0});
     smallest(name);
   }
 
   void load(const std::string& what) {
-    reference_ = numerics::read_tensors(context_.verified(context_.tensors("reference", "base", what, 0)));
-    exact_ = judge_tensors(context_, {what, 0});
+    reference_.emplace(context_.verified(context_.tensors("reference", "base", what, 0)));
+    exact_.reset();
+    if (const std::string judge = judge_file(context_, {what, 0}); !judge.empty())
+      exact_.emplace(context_.verified(judge));
   }
 
-  template <typename Change>
-  bool caught(const std::string& name, Change&& change) {
-    const Tensor& tensor = reference_[name];
-    const auto exact = exact_.find(name);
-    const Tensor* judge = exact != exact_.end() && exact->second.shape == tensor.shape ? &exact->second : nullptr;
-    return !numerics::judge_tensor(same_in_f64(tensor), changed(tensor, change), judge,
-                                   numerics::rule_for(thresholds_, tensor.dtype))
-                .passed;
+  // Whether the judge stops the reference's own tensor with a fault in it.
+  bool caught(const std::string& name, const numerics::Fault& fault) {
+    const TensorView& tensor = reference_->tensors().at(name);
+    numerics::Pair pair{tensor, tensor, std::nullopt, numerics::rule_for(thresholds_, tensor.dtype), fault};
+    std::vector<numerics::Stream> streams = {{&reference_->file()}};
+    if (exact_) {
+      streams.push_back({&exact_->file()});
+      const auto judge = exact_->tensors().find(name);
+      if (judge != exact_->tensors().end() && judge->second.shape == tensor.shape) pair.exact = judge->second;
+    }
+    return !numerics::judge_pairs({pair}, streams).front().passed;
   }
 
-  template <typename Change>
-  void attempt(const std::string& fault, const std::string& name, Change&& change) {
-    report_["faults"].push_back({{"fault", fault}, {"tensor", name}, {"caught", caught(name, change)}});
+  void attempt(const std::string& fault, const std::string& name, const numerics::Fault& how) {
+    report_["faults"].push_back({{"fault", fault}, {"tensor", name}, {"caught", caught(name, how)}});
   }
 
   void smallest(const std::string& name) {
     int power = 0;
-    while (power < 60 && caught(name, scaled_by(std::ldexp(1.0, -power - 1)))) ++power;
+    while (power < 60 && caught(name, {1 + std::ldexp(1.0, -power - 1), 0})) ++power;
     const double f = std::ldexp(1.0, -power);
     std::ostringstream text;
     text.precision(2);
@@ -261,7 +264,7 @@ class JudgeTrial {
   const Context& context_;
   const json& thresholds_;
   std::string dtype_;
-  Tensors reference_, exact_;
+  std::optional<TensorFile> reference_, exact_;
   json report_;
 };
 

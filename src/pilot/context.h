@@ -48,6 +48,7 @@ class Context {
   std::string tensors(const std::string& side, const std::string& task, const std::string& what, int64_t step) const;
   // NotJudgedError unless the file has the hash that the manifest recorded. Returns the full path.
   std::filesystem::path verified(const std::string& relative) const;
+  const RunState& run() const { return run_; }
 
   std::string lock_hash(const std::string& side) const;
   const nlohmann::json& parent_manifest() const;  // null without --parent

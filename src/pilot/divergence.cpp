@@ -3,19 +3,15 @@
 #include <algorithm>
 #include <vector>
 
-#include "numerics/judge.h"
-#include "numerics/tensor_file.h"
 #include "pilot/comparison.h"
+#include "pilot/evidence_tensors.h"
 #include "pilot/families.h"
 #include "pilot/repro.h"
 
 namespace tpupilot::pilot {
 
 using nlohmann::json;
-using numerics::Judgement;
 using numerics::Rule;
-using numerics::Tensor;
-using Tensors = std::map<std::string, Tensor>;
 
 namespace {
 
@@ -40,25 +36,32 @@ struct ModuleVerdict {
 
 // In the order in which the modules ended: an inner module comes before the one that holds it.
 std::vector<ModuleVerdict> judge_modules(const Context& context) {
-  const Tensors reference =
-      numerics::read_tensors(context.verified(context.tensors("reference", "trace", "modules", 0)));
-  const Tensors candidate =
-      numerics::read_tensors(context.verified(context.tensors("candidate", "trace", "modules", 0)));
+  EvidenceTensors reference(context, context.tensors("reference", "trace", "modules", 0)),
+      candidate(context, context.tensors("candidate", "trace", "modules", 0));
   const json& thresholds = context.manifest().at("thresholds");
+  const auto other_of = [&](const std::string& name, const numerics::TensorView& tensor) {
+    const auto other = candidate.tensors().find(name);
+    const bool comparable = other != candidate.tensors().end() && other->second.dtype == tensor.dtype &&
+                            other->second.shape == tensor.shape;
+    return comparable ? &other->second : nullptr;
+  };
+  std::vector<numerics::Pair> pairs;
+  for (const auto& [name, tensor] : reference.tensors()) {
+    if (const auto* other = other_of(name, tensor))
+      pairs.push_back({tensor, *other, std::nullopt, numerics::rule_for(thresholds, tensor.dtype)});
+  }
+  const auto judgements = judge_evidence(pairs, {&reference, &candidate});
+  auto judged = judgements.begin();
   std::vector<ModuleVerdict> modules;
-  for (const auto& [name, tensor] : reference) {
+  for (const auto& [name, tensor] : reference.tensors()) {
     const ModuleName parsed = parse_name(name);
     if (modules.empty() || modules.back().prefix != parsed.prefix) modules.push_back({parsed.prefix, parsed.module});
-    const auto other = candidate.find(name);
-    const bool comparable =
-        other != candidate.end() && other->second.dtype == tensor.dtype && other->second.shape == tensor.shape;
     bool agrees = false;
-    if (comparable) {
-      const Judgement judged =
-          numerics::judge_tensor(tensor, other->second, nullptr, numerics::rule_for(thresholds, tensor.dtype));
-      agrees = judged.passed;
+    if (other_of(name, tensor)) {
+      agrees = judged->passed;
       if (parsed.is_output)
-        modules.back().max_abs = std::max(modules.back().max_abs, judged.row.at("max_abs").get<double>());
+        modules.back().max_abs = std::max(modules.back().max_abs, judged->row.at("max_abs").get<double>());
+      ++judged;
     }
     bool& part = parsed.is_output ? modules.back().outputs_agree : modules.back().inputs_agree;
     part = part && agrees;
