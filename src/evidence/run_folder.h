@@ -45,7 +45,8 @@ class RunFolder {
   const std::vector<nlohmann::json>& events(const std::string& side) const;
   // "" if the file is as the manifest recorded it, else what is wrong with it.
   std::string damage(const std::string& relative) const;
-  // The same in two halves, for who reads the bytes anyway: nothing if only the hash can tell, which `settle` then gets.
+  // The same in two halves, for who reads the bytes anyway: nothing if only the hash can tell, which `settle` then
+  // gets.
   std::optional<std::string> damage_unread(const std::string& relative) const;
   std::string settle(const std::string& relative, const std::string& sha256) const;
 

@@ -109,8 +109,10 @@ class JudgeRun {
       try {
         do_task(*task, *scratch);
         lock.lock();
-        if (task->prepare) task->work->state = Work::Prepared;
-        else if (task->work && --task->work->unfinished == 0) finish(task->work, lock);
+        if (task->prepare)
+          task->work->state = Work::Prepared;
+        else if (task->work && --task->work->unfinished == 0)
+          finish(task->work, lock);
       } catch (...) {
         if (!lock.owns_lock()) lock.lock();
         if (!failure_) failure_ = std::current_exception();

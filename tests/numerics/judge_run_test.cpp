@@ -33,7 +33,8 @@ Tensor tensor(const std::string& dtype, const std::vector<T>& values) {
 std::vector<float> narrowed(const std::vector<double>& values) { return {values.begin(), values.end()}; }
 std::vector<uint16_t> bfloat16s(const std::vector<double>& values) {
   std::vector<uint16_t> bits;
-  for (double value : values) bits.push_back(static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(value)) >> 16));
+  for (double value : values)
+    bits.push_back(static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(value)) >> 16));
   return bits;
 }
 // Only what fits: normal numbers of float16.
@@ -82,7 +83,8 @@ void put(Tensor& tensor, size_t at, T value) {
 
 // Equal, or both NaN, or both of one infinity.
 void expect_same(const json& row, const char* key, double expected) {
-  EXPECT_TRUE(oracle::same(row.at(key).get<double>(), expected)) << key << ": " << row.at(key) << " is not " << expected;
+  EXPECT_TRUE(oracle::same(row.at(key).get<double>(), expected))
+      << key << ": " << row.at(key) << " is not " << expected;
 }
 
 void expect_sum(const json& row, const char* key, double expected) {
@@ -140,16 +142,18 @@ TEST(JudgeRunTest, AgreesAtTheBordersOfVectorsBlocksAndChunks) {
 TEST(JudgeRunTest, AgreesForEveryFloat) {
   for (const char* dtype : {"float64", "float32", "float16", "bfloat16"}) {
     SCOPED_TRACE(dtype);
-    agrees(make(dtype, 2 * kChunk + 77, [](size_t, std::mt19937_64& random) {
-             return std::normal_distribution<double>(0, 1e-3)(random);
-           }), {1e-3, 1e-5, 3});
+    agrees(make(dtype, 2 * kChunk + 77,
+                [](size_t, std::mt19937_64& random) { return std::normal_distribution<double>(0, 1e-3)(random); }),
+           {1e-3, 1e-5, 3});
   }
 }
 
 TEST(JudgeRunTest, AgreesForManyTensors) {
   for (unsigned seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE(seed);
-    const auto small = [](size_t, std::mt19937_64& random) { return std::normal_distribution<double>(0, 1e-6)(random); };
+    const auto small = [](size_t, std::mt19937_64& random) {
+      return std::normal_distribution<double>(0, 1e-6)(random);
+    };
     const Sides wide = make("float64", 3 * kBlock, small, seed), narrow = make("float32", 3 * kBlock, small, seed);
     for (const Rule& rule : {Rule{1e-7, 1e-7, 2}, Rule{1e-5, 1e-5, 2}, Rule{1e-6, 0, 2}, Rule{}}) {
       agrees(wide.reference, wide.candidate, &wide.exact, rule);
@@ -231,7 +235,8 @@ TEST(JudgeRunTest, AgreesWhereManyErrorsAreEqual) {
     SCOPED_TRACE(share);
     const size_t count = 5 * kChunk;
     std::vector<float> reference(count, 1), candidate(count, 1);
-    for (size_t i = 0; i < static_cast<size_t>(share * static_cast<double>(count)); ++i) candidate[i * 5 / 2 % count] = 1.25F;
+    for (size_t i = 0; i < static_cast<size_t>(share * static_cast<double>(count)); ++i)
+      candidate[i * 5 / 2 % count] = 1.25F;
     agrees({tensor("float32", reference), tensor("float32", candidate),
             tensor("float64", std::vector<double>(count, 1.0))});
   }
@@ -274,9 +279,8 @@ TEST(JudgeRunTest, AgreesWhereTheSampleMisleads) {
 TEST(JudgeRunTest, AgreesOnLargeDistances) {
   for (double size : {1e-4, 1e-2, 3.0}) {
     SCOPED_TRACE(size);
-    agrees(make("float32", 20 * kChunk + 11, [&](size_t, std::mt19937_64& random) {
-      return std::normal_distribution<double>(0, size)(random);
-    }));
+    agrees(make("float32", 20 * kChunk + 11,
+                [&](size_t, std::mt19937_64& random) { return std::normal_distribution<double>(0, size)(random); }));
   }
 }
 
@@ -348,8 +352,10 @@ class JudgedFilesTest : public testing::Test {
 TEST_F(JudgedFilesTest, EveryByteIsHandedOutOnceInOrder) {
   const Sides a = make("float32", 9 * kChunk + 3, like_float32), b = make("bfloat16", 2 * kChunk, like_float32, 8),
               c = make("float32", 5, like_float32, 9);
-  write("reference", {{"a", a.reference}, {"b", b.reference}, {"c", c.reference}, {"none", tensor<float>("float32", {})}});
-  write("candidate", {{"c", c.candidate}, {"none", tensor<float>("float32", {})}, {"b", b.candidate}, {"a", a.candidate}});
+  write("reference",
+        {{"a", a.reference}, {"b", b.reference}, {"c", c.reference}, {"none", tensor<float>("float32", {})}});
+  write("candidate",
+        {{"c", c.candidate}, {"none", tensor<float>("float32", {})}, {"b", b.candidate}, {"a", a.candidate}});
   write("exact", {{"b", b.exact}, {"only here", a.exact}, {"a", a.exact}, {"c", c.exact}});
   const TensorFile reference(folder_ / "reference"), candidate(folder_ / "candidate"), exact(folder_ / "exact");
   std::vector<Pair> pairs;
@@ -441,8 +447,12 @@ TEST(KernelsTest, EveryInstructionSetGivesTheSameBits) {
       EXPECT_TRUE(kernels.add_finite(
           {Dtype::Float32, sides.reference.bytes.data(), sides.candidate.bytes.data(), exact.bytes.data(), kBlock}, 0,
           tally));
-      std::vector<double> all = {tally.max_abs, tally.max_rel, tally.severity, static_cast<double>(tally.worst),
-                                 static_cast<double>(tally.mismatches), static_cast<double>(tally.reference_kept),
+      std::vector<double> all = {tally.max_abs,
+                                 tally.max_rel,
+                                 tally.severity,
+                                 static_cast<double>(tally.worst),
+                                 static_cast<double>(tally.mismatches),
+                                 static_cast<double>(tally.reference_kept),
                                  static_cast<double>(tally.candidate_kept)};
       for (const Lanes& lanes : {tally.product, tally.reference_squares, tally.candidate_squares,
                                  tally.reference_error_squares, tally.candidate_error_squares})

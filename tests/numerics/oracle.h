@@ -41,12 +41,15 @@ inline void ulps(const Tensor& reference, const Tensor& candidate, Expected& exp
   const auto left = reference.ordered(), right = candidate.ordered();
   std::vector<uint64_t> distances;
   for (size_t i = 0; i < left.size(); ++i) {
-    const auto a = static_cast<uint64_t>(std::max(left[i], right[i])), b = static_cast<uint64_t>(std::min(left[i], right[i]));
+    const auto a = static_cast<uint64_t>(std::max(left[i], right[i])),
+               b = static_cast<uint64_t>(std::min(left[i], right[i]));
     distances.push_back(a - b);
   }
   if (distances.empty()) return;
   std::sort(distances.begin(), distances.end());
-  const auto at = [&](double q) { return distances[static_cast<size_t>(q * static_cast<double>(distances.size() - 1))]; };
+  const auto at = [&](double q) {
+    return distances[static_cast<size_t>(q * static_cast<double>(distances.size() - 1))];
+  };
   expected.ulp_p50 = at(0.5);
   expected.ulp_p99 = at(0.99);
   expected.ulp_max = distances.back();
@@ -95,10 +98,9 @@ inline Expected expect(const Tensor& reference, const Tensor& candidate, const T
   expected.rmse_candidate = candidate_spread.rmse;
   expected.p999_reference = reference_spread.p999;
   expected.p999_candidate = candidate_spread.p999;
-  expected.cosine = left == 0 && right == 0 ? 1
-                    : left == 0 || right == 0
-                        ? 0
-                        : static_cast<double>(product / std::sqrt(left * right));
+  expected.cosine = left == 0 && right == 0   ? 1
+                    : left == 0 || right == 0 ? 0
+                                              : static_cast<double>(product / std::sqrt(left * right));
   expected.mismatches = r.empty() ? 0 : static_cast<double>(outside) / static_cast<double>(r.size());
   expected.passed = outside == 0 || (exact && !one_sided && !of_reference.empty() &&
                                      expected.rmse_candidate <= rule.factor * expected.rmse_reference &&
