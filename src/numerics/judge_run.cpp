@@ -54,8 +54,9 @@ class JudgeRun {
     order_.resize(pairs.size());
     std::iota(order_.begin(), order_.end(), size_t{0});
     // As the bytes lie in the file, so that what was just handed out is compared next.
-    std::stable_sort(order_.begin(), order_.end(), [&](size_t a, size_t b) {
-      return std::less<>()(pairs[a].reference.bytes.data(), pairs[b].reference.bytes.data());
+    std::sort(order_.begin(), order_.end(), [&](size_t a, size_t b) {
+      const char *left = pairs[a].reference.bytes.data(), *right = pairs[b].reference.bytes.data();
+      return left == right ? a < b : std::less<>()(left, right);
     });
   }
 

@@ -4,6 +4,10 @@
 #include <cstring>
 #include <limits>
 
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
 // kernels_body.h is read once for each instruction set, into a namespace of its own.
 namespace tpupilot::numerics::baseline {
 #include "numerics/kernels_body.h"

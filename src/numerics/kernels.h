@@ -15,7 +15,7 @@ namespace tpupilot::numerics {
 constexpr size_t kBlock = 512;   // elements of one call
 constexpr size_t kLanes = 4;     // element i of a block adds to lane i mod 4
 constexpr size_t kExact = 2048;  // distances below it are counted one by one, larger ones by their leading 7 bits
-constexpr size_t kUlpBins = kExact + (64 - 11) * 64;
+constexpr size_t kUlpBins = kExact + size_t{64 - 11} * 64;
 
 // The bin of a distance in ULP.
 inline size_t ulp_bin(uint64_t distance) {

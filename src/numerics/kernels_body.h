@@ -66,7 +66,7 @@ template <typename Signed, bool is_float, typename Out>
 static inline void order_as(const char* bytes, size_t count, Out* ordered) {
   for (size_t i = 0; i < count; ++i) {
     const Signed value = at<Signed>(bytes, i);
-    ordered[i] = static_cast<Out>(is_float ? in_order(value) : value);
+    ordered[i] = static_cast<Out>(is_float ? in_order(value) : value);  // NOLINT(bugprone-signed-char-misuse): a number
   }
 }
 
@@ -107,7 +107,7 @@ static inline void load(Vector& vector, const void* from) {
 
 static inline bool any(const Mask& mask) {
 #ifdef TPUPILOT_AVX2
-  return __builtin_ia32_movmskpd256(reinterpret_cast<Doubles>(mask)) != 0;
+  return _mm256_movemask_pd(reinterpret_cast<Doubles>(mask)) != 0;
 #else
   return (mask[0] | mask[1] | mask[2] | mask[3]) != 0;
 #endif
@@ -124,7 +124,7 @@ static inline Doubles absolute(const Doubles& values) {
 // room for rounding.
 static inline Doubles multiply_add(const Doubles& a, const Doubles& b, const Doubles& c) {
 #ifdef TPUPILOT_AVX2
-  return __builtin_ia32_vfmaddpd256(a, b, c);
+  return _mm256_fmadd_pd(a, b, c);
 #else
   return a * b + c;
 #endif
@@ -150,8 +150,8 @@ static inline Doubles four(const char* bytes, size_t i) {
   } else {
     HalfFloats values;
     load(values, bytes + i * sizeof(T));
-#if defined(TPUPILOT_AVX2) && !defined(__clang__)
-    return __builtin_ia32_cvtps2pd256(values);  // g++ 12 makes __builtin_convertvector of it by way of memory
+#ifdef TPUPILOT_AVX2
+    return _mm256_cvtps_pd(values);  // g++ 12 makes __builtin_convertvector of it by way of memory
 #else
     return __builtin_convertvector(values, Doubles);
 #endif
@@ -170,7 +170,7 @@ static void scan(const RawBlock& block, size_t first, bool count, Tally& tally) 
     const Doubles severity = difference / allowed, relative = difference / size;
     mismatches -= difference > allowed;
     severities = severity > severities ? severity : severities;  // 0 / 0 is no larger
-    relatives = (relative > relatives) & (size > 0.0) ? relative : relatives;
+    relatives = ((relative > relatives) & (size > 0.0)) ? relative : relatives;
   }
   if (count) tally.mismatches += static_cast<uint64_t>(mismatches[0] + mismatches[1] + mismatches[2] + mismatches[3]);
   tally.max_rel = largest_of(relatives, tally.max_rel);

@@ -118,6 +118,7 @@ SetResult compare_sets(const Context& context, const SetRequest& request) {
   const auto pairs = pairs_of(request, reference.tensors(), candidate.tensors(), exact ? exact->tensors() : Tensors(),
                               thresholds, result.unmatched);
   std::vector<numerics::Pair> in_order;
+  in_order.reserve(pairs.size());
   for (const auto& [name, pair] : pairs) in_order.push_back(pair);
   std::vector<EvidenceTensors*> files = {&reference, &candidate};
   if (exact) files.push_back(&*exact);

@@ -36,6 +36,7 @@ void EvidenceTensors::settle() {
 std::vector<numerics::Judgement> judge_evidence(const std::vector<numerics::Pair>& pairs,
                                                 const std::vector<EvidenceTensors*>& files) {
   std::vector<numerics::Stream> streams;
+  streams.reserve(files.size());
   for (EvidenceTensors* file : files) streams.push_back(file->stream());
   auto judged = numerics::judge_pairs(pairs, streams);
   for (EvidenceTensors* file : files) file->settle();

@@ -428,7 +428,7 @@ TEST_F(JudgedFilesTest, AGibibyteTakesAFewMebibytes) {
   EXPECT_TRUE(judged.front().passed);
   ASSERT_GE(anonymous, 0);
   EXPECT_LE(most_anonymous, 64);
-  EXPECT_LE(most_mapped, 128);
+  EXPECT_LE(most_mapped, 256);  // a thread that is kept waiting holds windows longer
 }
 
 TEST(KernelsTest, EveryInstructionSetGivesTheSameBits) {
