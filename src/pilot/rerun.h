@@ -8,7 +8,7 @@ namespace tpupilot::pilot {
 
 struct Parent {
   nlohmann::json manifest, sheet;  // null without a parent
-  nlohmann::json locks;            // {side: its lock.json}
+  nlohmann::json locks{};          // {side: its lock.json}
 };
 
 // Reads manifest.json and sheet.json of `folder`; Error (Usage) if it is no finished run folder.

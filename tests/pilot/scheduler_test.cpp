@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-json event(const std::string& kind, const std::string& task, json more = json::object()) {
+json worker_event(const std::string& kind, const std::string& task, json more = json::object()) {
   more["event"] = kind;
   more["task"] = task;
   return more;
@@ -61,7 +61,7 @@ class FakeLauncher : public Launcher {
     if (const auto found = scripts.find(process.name()); found != scripts.end())
       script = found->second;
     else
-      for (const Task& task : process.tasks) script.events.push_back(event("task.end", task.name));
+      for (const Task& task : process.tasks) script.events.push_back(worker_event("task.end", task.name));
     return std::make_unique<FakeWorker>(process.name(), script, log);
   }
   void task_done(const std::string& side, const std::string& task) override {
@@ -113,7 +113,8 @@ TEST_F(SchedulerTest, DoesNotRepeatWhatIsDone) {
 
 TEST_F(SchedulerTest, ACandidateThatRaisesLeavesTheOthersRunning) {
   launcher.scripts["candidate/base"] = {
-      {event("error", "base", {{"type", "NotImplementedError"}, {"message", "no row for aten::foo"}})}, Ended{1, 0}};
+      {worker_event("error", "base", {{"type", "NotImplementedError"}, {"message", "no row for aten::foo"}})},
+      Ended{1, 0}};
   const auto failures = run({process("candidate", {"base", "fault"}),
                              process("candidate", {"after"}, {"candidate/base"}), process("reference", {"repeat"})});
   ASSERT_EQ(failures.size(), 1u);
@@ -142,14 +143,14 @@ TEST_F(SchedulerTest, AWorkerWithoutProgressIsStopped) {
 }
 
 TEST_F(SchedulerTest, AnEndWithoutTheTasksEndIsAFailure) {
-  launcher.scripts["candidate/base"] = {{event("task.end", "base")}, Ended{0, 0}};
+  launcher.scripts["candidate/base"] = {{worker_event("task.end", "base")}, Ended{0, 0}};
   const auto failures = run({process("candidate", {"base", "fault"})});
   ASSERT_EQ(failures.size(), 1u);
   EXPECT_EQ(failures[0].task, "fault");
 }
 
 TEST_F(SchedulerTest, KillsInsideASaveAfterOneWasFinished) {
-  const auto save = [](const char* kind, int number) { return event(kind, "crash-save", {{"number", number}}); };
+  const auto save = [](const char* kind, int number) { return worker_event(kind, "crash-save", {{"number", number}}); };
   launcher.scripts["candidate/crash-save"] = {{save("save.begin", 1), save("save.end", 1), save("save.begin", 2)},
                                               std::nullopt};
   Process crash = process("candidate", {"crash-save"});
