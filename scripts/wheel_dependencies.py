@@ -9,10 +9,10 @@ import runpy
 SUPPORTED = pathlib.Path(__file__).resolve().parents[1] / "python" / "tpupilot" / "supported.py"
 
 
-def dynamic_metadata(field, settings, _project=None):
+def dynamic_metadata(settings, _project):
     supported = runpy.run_path(str(SUPPORTED))
     wrong = supported["unsupported_here"]()
     if wrong:
         raise SystemExit(f"tpupilot cannot be built here: {wrong}")
     version, _ = supported["installed_torch"]()
-    return [f"torch=={supported['public'](version)}", *settings["also"]]
+    return {"dependencies": [f"torch=={supported['public'](version)}", *settings["also"]]}

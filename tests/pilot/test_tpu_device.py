@@ -1,5 +1,7 @@
 """The pilot against the device that this project brings, on the CPU plugin."""
 
+import glob
+import importlib.util
 import json
 import shutil
 
@@ -117,3 +119,29 @@ def test_a_bad_plugin_stops_gate_zero(pilot, tmp_path, kind):
     code, sheet, _ = pilot.run(JOBS / "small", "--set", f"candidate.plugin={plugin}", device="tpu")
     proof = check(sheet, "env.backend-proof")
     assert code == 1 and proof["verdict"] == "stop" and "plugin.so" in proof["why"], proof["why"]
+
+
+def no_tpu():
+    if glob.glob("/dev/accel*") or glob.glob("/dev/vfio/[0-9]*"):
+        pytest.skip("this machine may have a TPU")
+
+
+@pytest.mark.parametrize("installed", [False, True], ids=["absent", "without-hardware"])
+def test_the_tpu_plugin_by_name_is_refused_in_a_sentence(pilot, tmp_path, installed):
+    """By doctor and by run; a stand-in of libtpu is not even opened where there is no TPU."""
+    no_tpu()
+    said = "pip install libtpu"
+    if installed:
+        (tmp_path / "libtpu").mkdir()
+        shutil.copy(BINARY.parents[1] / "tests" / "fake_plugin.so", tmp_path / "libtpu" / "libtpu.so")
+        pilot.environment["PYTHONPATH"] = str(tmp_path)
+        said = "libtpu needs a TPU"
+    elif importlib.util.find_spec("libtpu"):
+        pytest.skip("libtpu is installed here")
+    choice = ["--set", "candidate.plugin=tpu", "--set", "candidate.device=tpu", "--json"]
+    doctor = pilot.call("doctor", JOBS / "small", *choice)
+    found = next(c for c in json.loads(doctor.stdout)["checks"] if c["id"] == "env.backend-proof")
+    assert doctor.returncode == 1 and found["verdict"] == "stop" and said in found["why"], found
+    code, sheet, _ = pilot.run(JOBS / "small", "--gate", "0", *choice[:2], device="tpu")
+    proof = check(sheet, "env.backend-proof")
+    assert code == 1 and proof["verdict"] == "stop" and said in proof["why"], proof["why"]

@@ -79,14 +79,15 @@ def test_the_build_is_refused_before_it_compiles(site, tmp_path):
     said = " ".join(done.stderr.split())
     assert done.returncode != 0 and "tpupilot cannot be built here: torch 2.13.0+cu130 is built for CUDA 13.0" in said
 
-    hook = f"import runpy; runpy.run_path({str(ROOT / 'scripts/wheel_dependencies.py')!r})['dynamic_metadata']('', {{'also': []}})"
+    hook = f"import runpy; runpy.run_path({str(ROOT / 'scripts/wheel_dependencies.py')!r})['dynamic_metadata']({{'also': []}}, {{}})"
     done = subprocess.run([sys.executable, "-c", hook], env=environment, capture_output=True, text=True)
     assert done.returncode == 1 and done.stderr.startswith("tpupilot cannot be built here: torch 2.13.0+cu130")
 
 
 def test_a_wheel_depends_on_the_torch_of_its_build():
     hook = runpy.run_path(str(ROOT / "scripts/wheel_dependencies.py"))["dynamic_metadata"]
-    assert hook("dependencies", {"also": ["other==1"]}) == [f"torch=={torch.__version__.partition('+')[0]}", "other==1"]
+    torch_of_build = f"torch=={torch.__version__.partition('+')[0]}"
+    assert hook({"also": ["other==1"]}, {}) == {"dependencies": [torch_of_build, "other==1"]}
 
 
 PATCHES = {
