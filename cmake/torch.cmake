@@ -7,6 +7,8 @@ execute_process(
 add_library(torch_headers INTERFACE)
 target_include_directories(torch_headers SYSTEM INTERFACE
   ${TPUPILOT_TORCH_DIR}/include ${TPUPILOT_TORCH_DIR}/include/torch/csrc/api/include)
+# Its headers name themselves in error texts: not by where this torch happens to lie.
+target_compile_options(torch_headers INTERFACE -ffile-prefix-map=${TPUPILOT_TORCH_DIR}/=torch/)
 target_link_directories(torch_headers INTERFACE ${TPUPILOT_TORCH_DIR}/lib)
 target_link_libraries(torch_headers INTERFACE c10 torch_cpu)
 

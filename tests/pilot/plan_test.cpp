@@ -131,7 +131,7 @@ json manifest_with(const std::vector<std::string>& assignments) {
 }
 
 TEST(RerunTest, OneVariableMayChange) {
-  const Parent parent{manifest_with({}), {{"verdict", "pass"}}};
+  const Parent parent{manifest_with({}), {{"verdict", "pass"}}, {}};
   EXPECT_NO_THROW(refuse_bad_rerun(parent, manifest_with({})));
   EXPECT_NO_THROW(refuse_bad_rerun(parent, manifest_with({"job.seed=1"})));
   EXPECT_NO_THROW(refuse_bad_rerun(parent, manifest_with({"job.seed=1", "pilot.owner=me"})));
@@ -145,10 +145,10 @@ TEST(RerunTest, OneVariableMayChange) {
 }
 
 TEST(RerunTest, AStoppedParentIsNotScaledUp) {
-  const Parent stopped{manifest_with({"target.chips=4"}), {{"verdict", "stop"}}};
+  const Parent stopped{manifest_with({"target.chips=4"}), {{"verdict", "stop"}}, {}};
   EXPECT_THROW(refuse_bad_rerun(stopped, manifest_with({"target.chips=8"})), Error);
   EXPECT_NO_THROW(refuse_bad_rerun(stopped, manifest_with({"target.chips=2"})));
-  const Parent passed{manifest_with({"target.chips=4"}), {{"verdict", "pass"}}};
+  const Parent passed{manifest_with({"target.chips=4"}), {{"verdict", "pass"}}, {}};
   EXPECT_NO_THROW(refuse_bad_rerun(passed, manifest_with({"target.chips=8"})));
 }
 

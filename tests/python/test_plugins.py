@@ -93,3 +93,39 @@ def test_more_devices_than_the_plugin_has(tmp_path):
         TPUPILOT_CACHE_DIR=str(tmp_path),
     )
     assert "TPUPILOT_DEVICES is 3" in line and "has 1 device(s)" in line
+
+
+# ---- the other CPU plugins: a slice of the quick suite; CONTRIBUTING has the command for all of it ----
+def other_cpu_plugins():
+    lines = (ROOT / "requirements-plugins.txt").read_text().splitlines()
+    return [line.partition("==")[0] for line in lines if line and not line.startswith("#")]
+
+
+def path_of(plugin):
+    code = "import torch; print(torch.tpu.plugin()['path'])"
+    environment = {**os.environ, "TPUPILOT_PLUGIN": plugin}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip(), f"{plugin} is not installed; scripts/setup dev installs it"
+    return done.stdout.strip()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("room", ["pjrt", "quirks"])
+@pytest.mark.parametrize("plugin", other_cpu_plugins())
+def test_a_room_on_another_cpu_plugin(plugin, room):
+    environment = {**os.environ, "TPUPILOT_TEST_PLUGIN": path_of(plugin)}
+    program = ROOT / "build" / "tests" / f"{room}_test"
+    done = subprocess.run([program, "--gtest_brief=1"], env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "[  PASSED  ]" in done.stdout, done.stdout[-3000:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plugin", other_cpu_plugins())
+def test_training_and_regions_on_another_cpu_plugin(plugin):
+    files = [ROOT / "tests" / "python" / f"test_{name}.py" for name in ("recorder", "training")]
+    chosen = ["-m", "not slow", "-k", "not recurrent"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen, *files]
+    environment = {**os.environ, "TPUPILOT_PLUGIN": plugin}
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    summary = done.stdout.splitlines()[-1]
+    assert done.returncode == 0 and int(summary.split(" passed")[0].split()[-1]) > 20, done.stdout[-3000:]
