@@ -16,7 +16,7 @@ using Values = std::vector<double>;
 
 // One function of f64, and what is right. A plugin has one form for single elements and another for vectors, and may
 // unroll the latter: hence many elements.
-constexpr int64_t kCount = 1001;
+constexpr int64_t kCount = 1001, kMiddle = 500;
 constexpr std::string_view kType = "tensor<1001xf64>";
 
 struct Probe {
@@ -39,7 +39,7 @@ std::string program_of(const Probe& probe) {
 
 Values inputs() {  // -10 to 10
   Values x(kCount);
-  for (int64_t i = 0; i < kCount; ++i) x[i] = static_cast<double>(i - kCount / 2) / 50;
+  for (int64_t i = 0; i < kCount; ++i) x[i] = static_cast<double>(i - kMiddle) / 50;
   return x;
 }
 
