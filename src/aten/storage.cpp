@@ -103,8 +103,11 @@ void change_length(Cell& cell, int64_t length) {
 void fill_with_zeros(Cell& cell, hlo::Elem elem, int64_t length) {
   const size_t bytes = static_cast<size_t>(length) * hlo::byte_size(elem);
   const std::unique_ptr<void, decltype(&std::free)> zeros(std::calloc(std::max<size_t>(bytes, 1), 1), &std::free);
-  TORCH_CHECK_WITH(OutOfMemoryError, zeros != nullptr, "[tpu] the host is out of memory: ", bytes,
-                   " bytes were to be filled with zeros. Free tensors, or use a smaller batch.");
+  if (!zeros) {
+    throw pjrt::Error(
+        pjrt::Error::Code::ResourceExhausted,
+        "[fill_with_zeros] the host has no " + std::to_string(bytes) + " bytes for a tensor's first values");
+  }
   const int64_t dims[] = {length};
   assign(cell, runtime().client->from_host(zeros.get(), pjrt_type_of(elem), dims, cell.device), elem, length);
 }

@@ -82,6 +82,19 @@ TEST_F(RunStateTest, OtherSettingsAndStrangeFoldersAreRefused) {
   EXPECT_THROW(open(), Error);
 }
 
+TEST_F(RunStateTest, ARunThatWasKilledInItsFirstWritesGoesOn) {
+  fs::create_directories(folder_);
+  std::ofstream(folder_ / "manifest.json.tmp") << "{to";
+  EXPECT_FALSE(open().taken_up());
+  fs::remove(folder_ / "worker.py");  // as if it had been killed before that, with the manifest alone
+  fs::remove_all(folder_ / "candidate");
+  json manifest = json::parse(evidence::read_text(folder_ / "manifest.json"));
+  manifest["files"].erase("worker.py");
+  std::ofstream(folder_ / "manifest.json") << manifest;
+  EXPECT_TRUE(open().taken_up());
+  EXPECT_TRUE(fs::exists(folder_ / "worker.py") && fs::exists(folder_ / "candidate" / "tensors"));
+}
+
 TEST_F(RunStateTest, SeesEveryKindOfDamage) {
   RunState state = open();
   std::ofstream(folder_ / "candidate/tensors/a.safetensors") << "evidence";
