@@ -2376,14 +2376,18 @@ def main():
         if arguments.record:
             return record(arguments.record, arguments.out, arguments.device)
         return work(arguments.request)
-    except CannotWrite as error:
-        print(f"worker: {error}", file=sys.stderr)
-        return error.code
     except OSError as error:
         if error.errno not in NO_ROOM:
             raise
-        print(f"worker: {CannotWrite(error.filename or arguments.out, error)}", file=sys.stderr)
-        return CannotWrite.code
+        return say_no_room(CannotWrite(error.filename or arguments.out or arguments.request, error))
+    except CannotWrite as error:
+        return say_no_room(error)
+
+
+def say_no_room(error):
+    with contextlib.suppress(OSError):  # the log may lie on the same full disk
+        print(f"worker: {error}", file=sys.stderr)
+    return error.code
 
 
 def work(request_file):

@@ -12,6 +12,7 @@
 #include "aten/cell.h"
 #include "aten/recorder.h"
 #include "aten/runtime.h"
+#include "pjrt/host_memory.h"
 
 namespace tpupilot::aten {
 namespace {
@@ -136,7 +137,7 @@ class TpuAllocator final : public c10::DeviceAllocator {
   }
 
   bool initialized() override { return true; }
-  void emptyCache(c10::MempoolId_t) override {}  // the plugin's allocator keeps no cache that we could empty
+  void emptyCache(c10::MempoolId_t) override { pjrt::return_freed_memory(); }
   void recordStream(const c10::DataPtr&, c10::Stream) override {}
 
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override {

@@ -13,6 +13,7 @@
 
 #include "aten/errors.h"
 #include "aten/event.h"
+#include "pjrt/host_memory.h"
 #include "pjrt/plugin_finder.h"
 #include "quirks/quirks.h"
 
@@ -63,7 +64,9 @@ std::unique_ptr<Runtime> load() {
   rt->meta_notes = std::make_unique<cache::NoteStore>(folder.empty() ? folder : folder / "meta-notes");
   rt->eager_options = pjrt::eager_options();
   rt->region_options = pjrt::region_options();
-  rt->eager_target.small_programs_inline = rt->client->platform_name() == "cpu";  // what XLA's CPU client calls itself
+  const bool xla_cpu = rt->client->platform_name() == "cpu";  // what XLA's CPU client calls itself
+  if (xla_cpu) pjrt::keep_freed_memory();
+  rt->eager_target.small_programs_inline = xla_cpu;
   rt->region_target.region = true;
   cache::NoteStore answers(folder.empty() ? folder : folder / "quirks");
   rt->eager_target.platform = rt->region_target.platform = quirks::platform_of(*rt->client);

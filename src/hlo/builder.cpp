@@ -126,6 +126,7 @@ void Builder::append(std::string_view name, std::string_view results, const Valu
   body_ << '"' << name << "\"(" << joined_names(in) << ")";
   if (!properties.empty()) body_ << " <{" << properties << "}>";
   if (!regions.empty()) body_ << " (" << regions << ")";
+  if (name == "func.call") body_ << " {mhlo.frontend_attributes = {inlineable = \"false\"}}";
   body_ << " : (" << joined_types(in) << ") -> " << out_types << "\n";
 }
 
@@ -151,35 +152,59 @@ Values Builder::ops(std::string_view name, const Values& in, const std::vector<T
   return values;
 }
 
-std::string Builder::region(const std::vector<Type>& arguments, const std::function<Values(const Values&)>& body,
-                            bool may_capture) {
+std::string Builder::nested(bool isolated, const std::function<void()>& body) {
   // Ops that `body` adds go to a stream of their own; what was there comes back however `body` ends.
   struct Swap {
     Builder& b;
     std::ostringstream outer;
     int floor;
-    Swap(Builder& builder, bool isolated) : b(builder), floor(builder.floor_) {
+    Swap(Builder& builder, bool isolate) : b(builder), floor(builder.floor_) {
       b.body_.swap(outer);
       ++b.depth_;
-      if (isolated) b.floor_ = b.next_;
+      if (isolate) b.floor_ = b.next_;
     }
     ~Swap() {
       b.body_.swap(outer);
       --b.depth_;
       b.floor_ = floor;
     }
-  } swap(*this, !arguments.empty() && !may_capture);
+  } swap(*this, isolated);
+  body();
+  return body_.str();
+}
 
+std::string Builder::region(const std::vector<Type>& arguments, const std::function<Values(const Values&)>& body,
+                            bool may_capture) {
   std::string header;
+  const std::string text = nested(!arguments.empty() && !may_capture, [&] {
+    const Values values = fresh_arguments(arguments);
+    for (const Value& v : values) header += (header.empty() ? "^bb0(" : ", ") + v.name + ": " + v.type.str();
+    if (!header.empty()) header += "):\n";
+    append("stablehlo.return", "", body(values), "()", {}, {});
+  });
+  return "{\n" + header + text + "}";
+}
+
+Values Builder::apart(const Values& in, const std::function<Values(const Values&)>& body) {
+  std::vector<Type> arguments, results;
+  for (const Value& v : in) arguments.push_back(v.type);
+  std::string header;
+  const std::string text = nested(true, [&] {
+    const Values values = fresh_arguments(arguments);
+    for (const Value& v : values) header += (header.empty() ? "" : ", ") + v.name + ": " + v.type.str();
+    const Values returned = body(values);
+    for (const Value& v : returned) results.push_back(v.type);
+    append("func.return", "", returned, "()", {}, {});
+  });
+  const std::string name = "@f" + std::to_string(next_++);
+  functions_ += "func.func private " + name + "(" + header + ") -> (" + joined_types(results) + ") {\n" + text + "}\n";
+  return ops("func.call", in, results, "callee = " + name);
+}
+
+Values Builder::fresh_arguments(const std::vector<Type>& types) {
   Values values;
-  for (const Type& t : arguments) {
-    values.push_back({fresh(), t});
-    header += (header.empty() ? "^bb0(" : ", ") + values.back().name + ": " + t.str();
-  }
-  if (!header.empty()) header += "):\n";
-  const Values yielded = body(values);
-  append("stablehlo.return", "", yielded, "()", {}, {});
-  return "{\n" + header + body_.str() + "}";
+  for (const Type& t : types) values.push_back({fresh(), t});
+  return values;
 }
 
 std::string Builder::module(const Values& results) const {
@@ -190,7 +215,7 @@ std::string Builder::module(const Values& results) const {
     text += (i ? ", " : "") + parameters_[i].name + ": " + parameters_[i].type.str();
   }
   text += ") -> (" + joined_types(results) + ") {\n" + body_.str();
-  text += "  \"func.return\"(" + joined_names(results) + ") : (" + joined_types(results) + ") -> ()\n}\n}\n";
+  text += "  \"func.return\"(" + joined_names(results) + ") : (" + joined_types(results) + ") -> ()\n}\n" + functions_ + "}\n";
   return text;
 }
 

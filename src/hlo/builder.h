@@ -80,7 +80,10 @@ class Builder {
   // outside; one with arguments may not (reduce, scatter, sort, ...), except where `may_capture` says so (while).
   std::string region(const std::vector<Type>& arguments, const std::function<Values(const Values&)>& body,
                      bool may_capture = false);
-  // The compiler may not move or fuse work across it.
+  // `body` as a function that is not inlined: what it gives is computed once, however many ops use it. Costs a call at
+  // run time and some compile time.
+  Values apart(const Values& in, const std::function<Values(const Values&)>& body);
+  // The compiler may not move or fuse work across it (XLA:CPU drops it before it fuses).
   Value barrier(const Value& x) { return op("stablehlo.optimization_barrier", {x}, x.type); }
 
   // ---- constants ----
@@ -154,10 +157,13 @@ class Builder {
   Values sort(const Values& operands, int64_t dim, const std::function<Value(const Values&)>& less);
   Values while_loop(const Values& init, const std::function<Value(const Values&)>& condition,
                     const std::function<Values(const Values&)>& body);
-  // Philox4x32-10 words, XLA's rng_bit_generator: state U64[2] = {seed, offset}. Returns bits of `type` (U32 or U64).
+  // Philox4x32-10: state U64[2] = {seed, offset in blocks of 128 bits}. Bits of `type` (U32 or U64), taken from the
+  // blocks in their order; on a TPU or GPU from XLA's rng_bit_generator, which scrambles seed and offset first.
   Value random_bits(const Value& state, Type type);
 
  private:
+  std::string nested(bool isolated, const std::function<void()>& body);  // the text of what `body` adds
+  Values fresh_arguments(const std::vector<Type>& types);
   void weigh(std::string_view name, const Type& out);
   std::string fresh() { return "%v" + std::to_string(next_++); }
   void append(std::string_view name, std::string_view results, const Values& in, const std::string& out_types,
@@ -181,6 +187,7 @@ class Builder {
 
   Target target_;
   std::ostringstream body_;
+  std::string functions_;  // beside @main
   Values parameters_;
   int next_ = 0;
   int depth_ = 0;   // of nested regions

@@ -166,13 +166,4 @@ Values Builder::while_loop(const Values& init, const std::function<Value(const V
   return ops("stablehlo.while", init, types, {}, head + ", " + loop);
 }
 
-Value Builder::random_bits(const Value& state, Type type) {
-  if (state.type != Type{Elem::U64, {2}})
-    fail("random_bits", "needs a state of tensor<2xui64>, not " + state.type.str());
-  if (type.elem != Elem::U32 && type.elem != Elem::U64) fail("random_bits", "draws U32 or U64, not " + type.str());
-  if (type.numel() == 0) return zeros(std::move(type));
-  return ops("stablehlo.rng_bit_generator", {state}, {state.type, std::move(type)},
-             "rng_algorithm = #stablehlo<rng_algorithm PHILOX>")[1];
-}
-
 }  // namespace tpupilot::hlo

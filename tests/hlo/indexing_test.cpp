@@ -1,6 +1,7 @@
 // Contractions, convolution, gather, scatter, sort, loops and random bits, by number.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <set>
 
 #include "support/run.h"
@@ -144,6 +145,42 @@ TEST(If, ItsBranchesUseValuesFromOutside) {
                                b.region({}, [&](const Values&) { return Values{x}; });
   const Value y = b.op("stablehlo.if", {p}, x.type, {}, branches);
   EXPECT_EQ(doubles(test::evaluate(b, {y}, {array(p.type, {1}), array(x.type, {1, 2})})[0]), (Numbers{-1, -2}));
+}
+
+// Philox4x32-10 of one counter, as its authors describe it.
+using Words = std::array<uint32_t, 4>;
+Words philox(Words counter, std::array<uint32_t, 2> key) {
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t p0 = uint64_t{0xD2511F53} * counter[0], p1 = uint64_t{0xCD9E8D57} * counter[2];
+    counter = {static_cast<uint32_t>(p1 >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(p1),
+               static_cast<uint32_t>(p0 >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(p0)};
+    key[0] += 0x9E3779B9;
+    key[1] += 0xBB67AE85;
+  }
+  return counter;
+}
+
+TEST(RandomBits, AreTheWordsOfPhilox) {
+  constexpr uint32_t all = 0xffffffff;  // the authors' known answers
+  EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(philox({all, all, all, all}, {all, all}), (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  Builder b;
+  const Value state = b.parameter({Elem::U64, {2}});
+  const Values bits = {b.random_bits(state, {Elem::U32, {2, 5}}), b.random_bits(state, {Elem::U64, {5}})};
+  for (const uint64_t offset : {uint64_t{0}, uint64_t{0x1'ffff'fffe}}) {
+    constexpr uint64_t seed = 0x0123'4567'89ab'cdef;
+    const auto words = test::evaluate(b, bits, {Array::of<uint64_t>(state.type, {seed, offset})});
+    const auto narrow = words[0].as<uint32_t>();
+    const auto wide = words[1].as<uint64_t>();
+    for (uint64_t i = 0; i < 10; ++i) {
+      const uint64_t block = offset + i / 4;
+      const Words expected = philox({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), 0, 0},
+                                    {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+      EXPECT_EQ(narrow[i], expected[i % 4]) << i << " of offset " << offset;
+      const uint64_t half = wide[i / 2] >> (i % 2 * 32);
+      EXPECT_EQ(static_cast<uint32_t>(half), expected[i % 4]) << i << " of offset " << offset;
+    }
+  }
 }
 
 TEST(RandomBits, DependOnSeedAndOffset) {

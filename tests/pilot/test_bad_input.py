@@ -153,8 +153,8 @@ def workers(pilot):
     """Process ids of task.start events, newest last."""
     found = []
     for path in pilot.out.glob("*/events.jsonl"):
-        for line in path.read_text().splitlines():
-            event = json.loads(line)
+        *lines, _ = path.read_text().split("\n")  # the last may be half written
+        for event in map(json.loads, lines):
             if event["event"] == "task.start":
                 found.append((event["task"], event["pid"]))
     return found

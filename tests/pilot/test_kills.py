@@ -37,6 +37,12 @@ def ended_tasks(out):
     return {}
 
 
+def finished(out):
+    with contextlib.suppress(OSError):
+        return json.loads((out / "manifest.json").read_text())["finished"]
+    return False
+
+
 def attempts(out):
     return {f"{side}/{e['task']}": e["attempt"] for side, e in events(out) if e["event"] == "task.start"}
 
@@ -136,8 +142,11 @@ def test_twenty_kills_at_random_moments(tmp_path):
             kill(process, whom, rng)
             landed.append((run, whom, where))
             ended = ended_tasks(pilot.out)
-        assert process.wait() == 0, (tmp_path / "errors").read_text()
-        assert without_times(json.loads((tmp_path / "out.json").read_text()), pilot.out) == right
+            if finished(pilot.out):  # the same command would say so, with exit code 3
+                break
+        assert process.wait() == 0 or finished(pilot.out), (tmp_path / "errors").read_text()
+        sheet = json.loads((pilot.out / "sheet.json").read_text())
+        assert without_times(sheet, pilot.out) == right
     print(f"seed {SEED}; {len(landed)} kills in {run} runs:")
     for number, whom, where in landed:
         print(f"  run {number}: {whom} killed at: {where}")

@@ -64,6 +64,34 @@ def test_accelerator(tpu):
     assert 0 < free <= total
 
 
+# Blocks of 1 MiB, 32 at once: without the setting malloc returns them to the system, 256 page faults each.
+FREED = """
+import resource, torch
+def faults(): return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+def resident(): return int(open("/proc/self/statm").read().split()[1])
+x = torch.ones(512, 512).to("tpu")
+def step():
+    kept = [x + 1 for _ in range(32)]
+    torch.accelerator.synchronize()
+for _ in range(16): step()  # the arenas of the threads that allocate grow to what they need
+before = faults()
+for _ in range(4): step()
+again = faults() - before
+held = resident()
+torch.tpu.empty_cache()
+print(again, held - resident())
+"""
+
+
+@pytest.mark.parametrize("environment", [{}, {"MALLOC_TRIM_THRESHOLD_": "1048576"}], ids=["ours", "the user's"])
+def test_freed_memory_serves_the_next_tensors(tpu, environment):
+    again, returned = map(int, printed(FREED, **environment).split())
+    if environment:
+        assert again > 2 * 32 * 256
+    else:
+        assert again < 32 * 256 and returned > 24 * 256
+
+
 def test_accelerator_capability_names_the_dtypes_that_exist(tpu):
     dtypes = torch.accelerator.get_device_capability()["supported_dtypes"]
     assert {torch.float32, torch.bfloat16, torch.int64, torch.complex128, torch.bool} <= dtypes
