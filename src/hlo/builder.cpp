@@ -215,7 +215,8 @@ std::string Builder::module(const Values& results) const {
     text += (i ? ", " : "") + parameters_[i].name + ": " + parameters_[i].type.str();
   }
   text += ") -> (" + joined_types(results) + ") {\n" + body_.str();
-  text += "  \"func.return\"(" + joined_names(results) + ") : (" + joined_types(results) + ") -> ()\n}\n" + functions_ + "}\n";
+  text += "  \"func.return\"(" + joined_names(results) + ") : (" + joined_types(results) + ") -> ()\n}\n" + functions_ +
+          "}\n";
   return text;
 }
 

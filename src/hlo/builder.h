@@ -168,6 +168,7 @@ class Builder {
   std::string fresh() { return "%v" + std::to_string(next_++); }
   void append(std::string_view name, std::string_view results, const Values& in, const std::string& out_types,
               std::string_view properties, std::string_view regions);
+  Value many_random_bits(const Value& state, const Type& type);
   Value sum_rows(const Value& x);    // [a, n] -> [a]
   Value sum_middle(const Value& x);  // [a, n, b] -> [a, 1, b]
   // Halves dim 1 by adding its halves until its length is `until` or less; and what to add at the end, if anything.

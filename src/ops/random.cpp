@@ -37,11 +37,11 @@ uint64_t blocks(const std::vector<Type>& results) {
 }
 
 // Integers in [0, 2^bits), exact in `elem`.
-Expr drawn(Context& c, const Value& state, Elem elem, const Dims& dims, int bits) {
+Expr drawn(Context& c, Elem elem, const Dims& dims, int bits) {
   Builder& b = c.b;
   const bool wide = elem == Elem::F64;
   const Type type{wide ? Elem::U64 : Elem::U32, dims};
-  const Value words = b.random_bits(state, type);
+  const Value words = b.random_bits(c.random_state(), type);
   const Value numbers = b.binary("stablehlo.shift_right_logical", words, b.constant_int((wide ? 64 : 32) - bits, type));
   // Through a signed type: the CPU plugins convert those in one instruction.
   return expr(c, b.convert(b.convert(numbers, wide ? Elem::S64 : Elem::S32), elem));
@@ -49,14 +49,14 @@ Expr drawn(Context& c, const Value& state, Elem elem, const Dims& dims, int bits
 
 // In [0, 1), multiples of 2^-bits.
 Expr uniform_number(Context& c, Elem elem, const Dims& dims, int bits) {
-  return drawn(c, c.random_state(), elem, dims, bits) * std::ldexp(1, -bits);
+  return drawn(c, elem, dims, bits) * std::ldexp(1, -bits);
 }
 Expr uniform_number(Context& c, Elem elem, const Dims& dims) { return uniform_number(c, elem, dims, digits(elem)); }
 
 // In (0, 1), both ends excluded: the middles of 2^(digits - 1) equal parts.
 Expr open_uniform(Context& c, Elem elem, const Dims& dims) {
   const int bits = digits(elem) - 1;
-  return (drawn(c, c.random_state(), elem, dims, bits) + 0.5) * std::ldexp(1, -bits);
+  return (drawn(c, elem, dims, bits) + 0.5) * std::ldexp(1, -bits);
 }
 
 // Standard normal numbers by the inverse of their distribution: the CPU plugins have it as a polynomial, but call libm
@@ -182,11 +182,7 @@ Values native_dropout(Context& c) {
   const Dims& dims = x.v.dims();
   if (c.given("train") && !c.boolean("train")) return {x, c.b.constant(1, {Elem::Pred, dims})};
   const Expr keep = 1 - expr(c, c.scalar("p", Elem::F32));
-  // Apart, or XLA draws once for each of the two results.
-  const Expr mask = expr(c, c.b.apart({c.random_state(), keep}, [&](const Values& v) {
-    const int bits = digits(Elem::F32);
-    return Values{drawn(c, v[0], Elem::F32, dims, bits) * std::ldexp(1, -bits) < expr(c, v[1])};
-  })[0]);
+  const Expr mask = uniform_number(c, Elem::F32, dims) < keep;
   const Expr scale = where(equal(keep, 0), 0, 1 / keep);
   return {x * convert(mask, x.v.elem()) * convert(scale, x.v.elem()), mask};
 }

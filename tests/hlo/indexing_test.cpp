@@ -166,19 +166,24 @@ TEST(RandomBits, AreTheWordsOfPhilox) {
   EXPECT_EQ(philox({all, all, all, all}, {all, all}), (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   Builder b;
   const Value state = b.parameter({Elem::U64, {2}});
-  const Values bits = {b.random_bits(state, {Elem::U32, {2, 5}}), b.random_bits(state, {Elem::U64, {5}})};
+  // Few are drawn within their program, many in a function of their own, two words at a time.
+  const Values bits = {b.random_bits(state, {Elem::U32, {2, 5}}), b.random_bits(state, {Elem::U64, {5}}),
+                       b.random_bits(state, {Elem::U32, {3, 67}}), b.random_bits(state, {Elem::U64, {201}})};
+  constexpr uint64_t seed = 0x0123'4567'89ab'cdef;
   for (const uint64_t offset : {uint64_t{0}, uint64_t{0x1'ffff'fffe}}) {
-    constexpr uint64_t seed = 0x0123'4567'89ab'cdef;
     const auto words = test::evaluate(b, bits, {Array::of<uint64_t>(state.type, {seed, offset})});
-    const auto narrow = words[0].as<uint32_t>();
-    const auto wide = words[1].as<uint64_t>();
-    for (uint64_t i = 0; i < 10; ++i) {
+    const auto right = [&](uint64_t i) {
       const uint64_t block = offset + i / 4;
-      const Words expected = philox({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), 0, 0},
-                                    {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
-      EXPECT_EQ(narrow[i], expected[i % 4]) << i << " of offset " << offset;
-      const uint64_t half = wide[i / 2] >> (i % 2 * 32);
-      EXPECT_EQ(static_cast<uint32_t>(half), expected[i % 4]) << i << " of offset " << offset;
+      return philox({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), 0, 0},
+                    {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)})[i % 4];
+    };
+    for (const size_t k : {0, 2}) {
+      const auto narrow = words[k].as<uint32_t>();
+      const auto wide = words[k + 1].as<uint64_t>();
+      for (uint64_t i = 0; i < narrow.size(); ++i) EXPECT_EQ(narrow[i], right(i)) << i << " of offset " << offset;
+      for (uint64_t i = 0; i < wide.size(); ++i) {
+        EXPECT_EQ(wide[i], right(2 * i) | uint64_t{right(2 * i + 1)} << 32) << i << " of offset " << offset;
+      }
     }
   }
 }
