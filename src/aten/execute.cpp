@@ -10,7 +10,8 @@ std::shared_ptr<pjrt::Executable> compile(const hlo::Builder& builder, const hlo
                                           const pjrt::CompileOptions& options) {
   std::vector<pjrt::Shape> parameters;
   for (const hlo::Value& p : builder.parameters()) parameters.emplace_back(pjrt_type_of(p.elem()), p.dims());
-  return runtime().cache->get_or_compile(builder.module(results), options, parameters).executable;
+  const std::string text = builder.module(options.flat_results ? builder.before_flattening(results) : results);
+  return runtime().cache->get_or_compile(text, options, parameters).executable;
 }
 
 void execute(const pjrt::Executable& executable, std::span<pjrt::Buffer* const> arguments, c10::DeviceIndex device,

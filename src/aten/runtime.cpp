@@ -67,6 +67,7 @@ std::unique_ptr<Runtime> load() {
   const bool xla_cpu = rt->client->platform_name() == "cpu";  // what XLA's CPU client calls itself
   if (xla_cpu) pjrt::keep_freed_memory();
   rt->eager_target.small_programs_inline = xla_cpu;
+  rt->eager_options.flat_results = xla_cpu;
   rt->region_target.region = true;
   cache::NoteStore answers(folder.empty() ? folder : folder / "quirks");
   rt->eager_target.platform = rt->region_target.platform = quirks::platform_of(*rt->client);

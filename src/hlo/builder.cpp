@@ -220,6 +220,13 @@ std::string Builder::module(const Values& results) const {
   return text;
 }
 
+Values Builder::before_flattening(Values results) const {
+  for (Value& r : results) {
+    if (const auto found = flattened_.find(r.name); found != flattened_.end()) r = found->second;
+  }
+  return results;
+}
+
 std::string array_attribute(const Dims& dims) {
   return dims.empty() ? "array<i64>" : "array<i64: " + joined(dims) + ">";
 }

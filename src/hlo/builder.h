@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -68,6 +69,9 @@ class Builder {
   Value parameter(Type type);
   // The whole module, with `results` as @main's results. May be called once.
   std::string module(const Values& results) const;
+  // Each of `results` as it was before a reshape to one dimension gave it. XLA:CPU fuses that reshape with what
+  // computes the value, and then finds each element's indices by division.
+  Values before_flattening(Values results) const;
   const Values& parameters() const { return parameters_; }
 
   // ---- any op, checked by the caller ----
@@ -188,7 +192,8 @@ class Builder {
 
   Target target_;
   std::ostringstream body_;
-  std::string functions_;  // beside @main
+  std::string functions_;                             // beside @main
+  std::unordered_map<std::string, Value> flattened_;  // what reshapes to one dimension were given, by the result's name
   Values parameters_;
   int next_ = 0;
   int depth_ = 0;   // of nested regions

@@ -21,7 +21,9 @@ bool are_starts(const Values& starts, int64_t rank) {
 Value Builder::reshape(const Value& x, const Dims& dims) {
   if (x.dims() == dims) return x;
   if (product(dims) != x.type.numel()) fail("reshape", x.type.str() + " to " + bracketed(dims));
-  return op("stablehlo.reshape", {x}, x.type.with(dims));
+  Value result = op("stablehlo.reshape", {x}, x.type.with(dims));
+  if (dims.size() == 1) flattened_.emplace(result.name, x);
+  return result;
 }
 
 Value Builder::broadcast(const Value& x, const Dims& dims) {

@@ -1,4 +1,5 @@
 // Client: from program text, or serialized code, to an executable.
+#include <algorithm>
 #include <chrono>
 
 #include "pjrt/client_core.h"
@@ -59,20 +60,26 @@ std::vector<Shape> read_outputs(const PJRT_Api* api, PJRT_Executable* executable
   return outputs;
 }
 
-std::shared_ptr<Executable> wrap(ClientCore& core, detail::Owned<PJRT_LoadedExecutable> loaded, bool portable,
-                                 std::vector<Shape> parameters, const char* where) {
-  TPUPILOT_PJRT_ARGS(LoadedExecutable_GetExecutable, get);
-  get.loaded_executable = loaded.get();
-  detail::check(core.api, core.api->PJRT_LoadedExecutable_GetExecutable(&get), where);
-  detail::Owned<PJRT_Executable> handle(get.executable, {core.api});
-  std::vector<Shape> outputs = read_outputs(core.api, handle.get(), where);
-  return std::make_shared<Executable>(Executable::Made{&core, std::move(loaded), std::move(handle), portable,
-                                                       std::move(parameters), std::move(outputs)});
+Shape flat(const Shape& shape) {
+  const auto count = static_cast<int64_t>(shape.byte_size() / byte_size(shape.element_type()));
+  return {shape.element_type(), {count}};
 }
 
 // A portable program costs more to launch, and gives nothing where there is one device.
 bool portable(const ClientCore& core, const CompileOptions& options) {
   return options.portable && core.devices.size() > 1;
+}
+
+std::shared_ptr<Executable> wrap(ClientCore& core, detail::Owned<PJRT_LoadedExecutable> loaded,
+                                 const CompileOptions& options, std::vector<Shape> parameters, const char* where) {
+  TPUPILOT_PJRT_ARGS(LoadedExecutable_GetExecutable, get);
+  get.loaded_executable = loaded.get();
+  detail::check(core.api, core.api->PJRT_LoadedExecutable_GetExecutable(&get), where);
+  detail::Owned<PJRT_Executable> handle(get.executable, {core.api});
+  std::vector<Shape> outputs = read_outputs(core.api, handle.get(), where);
+  if (options.flat_results) std::transform(outputs.begin(), outputs.end(), outputs.begin(), flat);
+  return std::make_shared<Executable>(Executable::Made{
+      &core, std::move(loaded), std::move(handle), portable(core, options), std::move(parameters), std::move(outputs)});
 }
 
 }  // namespace
@@ -92,7 +99,7 @@ std::string Client::effective_options(const CompileOptions& options) const {
 std::string Client::fingerprint(const CompileOptions& options) const {
   CompileOptions effective = options;
   effective.portable = portable(*core_, options);
-  return serialize(effective);
+  return serialize(effective) + (options.flat_results ? "flat results" : "");
 }
 
 // A plugin refuses an unknown name without saying which options it would take: so each is tried alone, once.
@@ -144,7 +151,7 @@ std::shared_ptr<Executable> Client::compile(std::string_view program, const Comp
     }
   }
   if (!status.ok()) detail::raise(status, "compile");
-  auto executable = wrap(*core_, std::move(loaded), portable(*core_, options), std::move(parameters), "compile");
+  auto executable = wrap(*core_, std::move(loaded), options, std::move(parameters), "compile");
 
   const auto spent = std::chrono::steady_clock::now() - start;
   core_->counters.compiles.fetch_add(1, std::memory_order_relaxed);
@@ -163,7 +170,7 @@ std::shared_ptr<Executable> Client::deserialize(std::string_view bytes, const Co
   const Status status = detail::call_optional(core_->api, &PJRT_Api::PJRT_Executable_DeserializeAndLoad, args);
   if (!status.ok()) detail::raise(status, "deserialize");
   detail::Owned<PJRT_LoadedExecutable> loaded(args.loaded_executable, {core_->api});
-  auto executable = wrap(*core_, std::move(loaded), portable(*core_, options), std::move(parameters), "deserialize");
+  auto executable = wrap(*core_, std::move(loaded), options, std::move(parameters), "deserialize");
   core_->counters.deserializations.fetch_add(1, std::memory_order_relaxed);
   return executable;
 }

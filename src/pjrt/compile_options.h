@@ -23,6 +23,10 @@ struct CompileOptions {
   // May run on any device of the client, not only on the first. A client of one device ignores it (it costs 0.3 us).
   bool portable = true;
 
+  // The buffers of results are described as one-dimensional, whatever dims the program gives them. Only for XLA's CPU
+  // client, where a buffer is an argument of any shape of as many bytes.
+  bool flat_results = false;
+
   void set(const std::string& name, OverrideValue value) { overrides[name] = {std::move(value), false}; }
   void set_if_known(const std::string& name, OverrideValue value) { overrides[name] = {std::move(value), true}; }
   void set_optimization_level(int level);  // 0..3, xla_backend_optimization_level

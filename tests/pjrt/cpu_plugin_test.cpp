@@ -106,6 +106,24 @@ TEST(CpuPlugin, ReadsRowMajorWhateverTheProgramDid) {
   EXPECT_EQ(static_cast<const float*>(out->host_pointer())[1], 4);
 }
 
+TEST(CpuPlugin, FlatResultsAreArgumentsOfOneDimension) {
+  const auto client = cpu_client();
+  pjrt::CompileOptions options = pjrt::eager_options();
+  options.flat_results = true;
+  const std::string program =
+      "module @t { func.func @main(%x: tensor<4xf32>) -> tensor<2x2xf32> { %0 = \"stablehlo.reshape\"(%x) : "
+      "(tensor<4xf32>) -> tensor<2x2xf32> %1 = \"stablehlo.transpose\"(%0) <{permutation = array<i64: 1, 0>}> : "
+      "(tensor<2x2xf32>) -> tensor<2x2xf32> return %1 : tensor<2x2xf32> } }";
+  const auto transpose = client->compile(program, options, {{ElementType::F32, {4}}});
+  EXPECT_NE(client->fingerprint(options), client->fingerprint(pjrt::eager_options()));
+  EXPECT_TRUE(transpose->outputs()[0] == Shape(ElementType::F32, {4}));
+  const float x[] = {1, 2, 3, 4};
+  const auto turned = run(*transpose, {client->from_host(x, ElementType::F32, kFour, 0).get()});
+  EXPECT_EQ(read<float>(*turned), (std::vector<float>{1, 3, 2, 4}));
+  EXPECT_EQ(read<float>(*run(*add4(*client), {turned.get(), turned.get()})), (std::vector<float>{2, 6, 4, 8}));
+  EXPECT_EQ(read<float>(*run(*transpose, {turned.get()})), (std::vector<float>{1, 2, 3, 4}));
+}
+
 TEST(CpuPlugin, HandlesMoreArgumentsThanFitOnTheStackAndNoElements) {
   const auto client = cpu_client();
   std::string parameters;
