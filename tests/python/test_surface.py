@@ -73,7 +73,7 @@ x = torch.ones(512, 512).to("tpu")
 def step():
     kept = [x + 1 for _ in range(32)]
     torch.accelerator.synchronize()
-for _ in range(16): step()  # the arenas of the threads that allocate grow to what they need
+for _ in range(4): step()
 before = faults()
 for _ in range(4): step()
 again = faults() - before
@@ -85,11 +85,12 @@ print(again, held - resident())
 
 @pytest.mark.parametrize("environment", [{}, {"MALLOC_TRIM_THRESHOLD_": "1048576"}], ids=["ours", "the user's"])
 def test_freed_memory_serves_the_next_tensors(tpu, environment):
-    again, returned = map(int, printed(FREED, **environment).split())
+    # In one arena: which thread's arena a block comes from, and what else that holds, is chance.
+    again, returned = map(int, printed(FREED, MALLOC_ARENA_MAX="1", **environment).split())
     if environment:
-        assert again > 2 * 32 * 256
+        assert again > 4 * 31 * 256 and returned < 256
     else:
-        assert again < 32 * 256 and returned > 24 * 256
+        assert again < 256 and returned > 31 * 256
 
 
 def test_accelerator_capability_names_the_dtypes_that_exist(tpu):
