@@ -119,32 +119,32 @@ Value Builder::parameter(Type type) {
 }
 
 void Builder::append(std::string_view name, std::string_view results, const Values& in, const std::string& out_types,
-                     std::string_view properties, std::string_view regions) {
+                     std::string_view properties, std::string_view regions, std::string_view attributes) {
   check_operands(name, in);
   body_ << "  ";
   if (!results.empty()) body_ << results << " = ";
   body_ << '"' << name << "\"(" << joined_names(in) << ")";
   if (!properties.empty()) body_ << " <{" << properties << "}>";
   if (!regions.empty()) body_ << " (" << regions << ")";
-  if (name == "func.call") body_ << " {mhlo.frontend_attributes = {inlineable = \"false\"}}";
+  if (!attributes.empty()) body_ << " {" << attributes << "}";
   body_ << " : (" << joined_types(in) << ") -> " << out_types << "\n";
 }
 
 Value Builder::op(std::string_view name, const Values& in, Type out, std::string_view properties,
-                  std::string_view regions) {
+                  std::string_view regions, std::string_view attributes) {
   Value result{fresh(), std::move(out)};
   weigh(name, result.type);
-  append(name, result.name, in, result.type.str(), properties, regions);
+  append(name, result.name, in, result.type.str(), properties, regions, attributes);
   ++op_count_;
   return result;
 }
 
 Values Builder::ops(std::string_view name, const Values& in, const std::vector<Type>& out, std::string_view properties,
-                    std::string_view regions) {
-  if (out.size() == 1) return {op(name, in, out[0], properties, regions)};
+                    std::string_view regions, std::string_view attributes) {
+  if (out.size() == 1) return {op(name, in, out[0], properties, regions, attributes)};
   const std::string group = out.empty() ? "" : fresh();
   const std::string results = out.empty() ? "" : group + ":" + std::to_string(out.size());
-  append(name, results, in, "(" + joined_types(out) + ")", properties, regions);
+  append(name, results, in, "(" + joined_types(out) + ")", properties, regions, attributes);
   elements_ = kSmall + 1;
   ++op_count_;
   Values values;
@@ -180,7 +180,7 @@ std::string Builder::region(const std::vector<Type>& arguments, const std::funct
     const Values values = fresh_arguments(arguments);
     for (const Value& v : values) header += (header.empty() ? "^bb0(" : ", ") + v.name + ": " + v.type.str();
     if (!header.empty()) header += "):\n";
-    append("stablehlo.return", "", body(values), "()", {}, {});
+    append("stablehlo.return", "", body(values), "()");
   });
   return "{\n" + header + text + "}";
 }
@@ -194,11 +194,11 @@ Values Builder::apart(const Values& in, const std::function<Values(const Values&
     for (const Value& v : values) header += (header.empty() ? "" : ", ") + v.name + ": " + v.type.str();
     const Values returned = body(values);
     for (const Value& v : returned) results.push_back(v.type);
-    append("func.return", "", returned, "()", {}, {});
+    append("func.return", "", returned, "()");
   });
   const std::string name = "@f" + std::to_string(next_++);
   functions_ += "func.func private " + name + "(" + header + ") -> (" + joined_types(results) + ") {\n" + text + "}\n";
-  return ops("func.call", in, results, "callee = " + name);
+  return ops("func.call", in, results, "callee = " + name, {}, "mhlo.frontend_attributes = {inlineable = \"false\"}");
 }
 
 Values Builder::fresh_arguments(const std::vector<Type>& types) {

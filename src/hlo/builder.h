@@ -76,9 +76,9 @@ class Builder {
 
   // ---- any op, checked by the caller ----
   Value op(std::string_view name, const Values& in, Type out, std::string_view properties = {},
-           std::string_view regions = {});
+           std::string_view regions = {}, std::string_view attributes = {});
   Values ops(std::string_view name, const Values& in, const std::vector<Type>& out, std::string_view properties = {},
-             std::string_view regions = {});
+             std::string_view regions = {}, std::string_view attributes = {});
   // A region body: called with its block arguments, returns what it yields. The text, braces included, goes into
   // `regions` above; several regions are joined by ", ". A region without arguments (if, case) may use values from
   // outside; one with arguments may not (reduce, scatter, sort, ...), except where `may_capture` says so (while).
@@ -87,7 +87,7 @@ class Builder {
   // `body` as a function that is not inlined: what it gives is computed once, however many ops use it. Costs a call at
   // run time and some compile time.
   Values apart(const Values& in, const std::function<Values(const Values&)>& body);
-  // The compiler may not move or fuse work across it (XLA:CPU drops it before it fuses).
+  // The compiler may not move or fuse work across it (xla-cpu-pjrt drops it before it fuses).
   Value barrier(const Value& x) { return op("stablehlo.optimization_barrier", {x}, x.type); }
 
   // ---- constants ----
@@ -162,7 +162,7 @@ class Builder {
   Values while_loop(const Values& init, const std::function<Value(const Values&)>& condition,
                     const std::function<Values(const Values&)>& body);
   // Philox4x32-10: state U64[2] = {seed, offset in blocks of 128 bits}. Bits of `type` (U32 or U64), taken from the
-  // blocks in their order; on a TPU or GPU from XLA's rng_bit_generator, which scrambles seed and offset first.
+  // blocks in their order; on a TPU or GPU XLA's rng_bit_generator gives other words.
   Value random_bits(const Value& state, Type type);
 
  private:
@@ -171,7 +171,7 @@ class Builder {
   void weigh(std::string_view name, const Type& out);
   std::string fresh() { return "%v" + std::to_string(next_++); }
   void append(std::string_view name, std::string_view results, const Values& in, const std::string& out_types,
-              std::string_view properties, std::string_view regions);
+              std::string_view properties = {}, std::string_view regions = {}, std::string_view attributes = {});
   Value many_random_bits(const Value& state, const Type& type);
   Value sum_rows(const Value& x);    // [a, n] -> [a]
   Value sum_middle(const Value& x);  // [a, n, b] -> [a, 1, b]

@@ -1,12 +1,16 @@
 #include "pjrt/host_memory.h"
 
-#include <malloc.h>
-
 #include <cstdlib>
 #include <limits>
 #include <string_view>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 namespace tpupilot::pjrt {
+
+#ifdef __GLIBC__
 namespace {
 
 bool set_by_user() {
@@ -17,7 +21,6 @@ bool set_by_user() {
 
 }  // namespace
 
-#ifdef __GLIBC__
 void keep_freed_memory() {
   if (set_by_user()) return;
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the largest that mallopt takes
