@@ -126,6 +126,15 @@ def test_a_file_size_limit_is_like_a_full_disk(pilot):
     assert code == 0, errors
 
 
+def test_a_worker_whose_log_has_no_room_either_says_it_by_its_exit_code():
+    code = "import sys, worker; sys.exit(worker.say_no_room(worker.CannotWrite('/full/file', OSError(28, ''))))"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python" / "tpupilot"), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    command = [sys.executable, "-u", "-c", code]
+    assert "cannot write /full/file" in subprocess.run(command, env=environment, capture_output=True, text=True).stderr
+    with open("/dev/full", "w") as full:
+        assert subprocess.run(command, env=environment, stderr=full).returncode == 3
+
+
 @pytest.mark.parametrize("command", [["checks"], ["keys", "--json"], ["ops", "--json"]])
 def test_a_result_that_cannot_be_written_is_an_error(pilot, command):
     with open("/dev/full", "w") as full:

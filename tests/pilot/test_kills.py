@@ -43,6 +43,10 @@ def finished(out):
     return False
 
 
+def sheet_of(out):
+    return json.loads((out / "sheet.json").read_text())
+
+
 def attempts(out):
     return {f"{side}/{e['task']}": e["attempt"] for side, e in events(out) if e["event"] == "task.start"}
 
@@ -71,6 +75,11 @@ def phase(out, pids):
     if doing:
         return " + ".join(sorted(doing.values()))
     return "workers starting" if pids else ("judging" if len(ended_tasks(out)) == 18 else "between processes")
+
+
+def moment(kill, rng):
+    """After how many more events; None: while the pilot judges. Without `kill`: never."""
+    return rng.choice([None, *range(0, 40, 4)]) if kill else 10**6
 
 
 def wait_for_the_moment(process, out, wanted, rng):
@@ -129,12 +138,7 @@ def test_twenty_kills_at_random_moments(tmp_path):
         pilot = Pilot(tmp_path / f"killed-{run}")
         pilot.environment["OMP_NUM_THREADS"] = "1"
         ended = {}
-        while True:
-            process = start(pilot)
-            goal = len(landed) < KILLS * run / 2
-            wanted = rng.choice([None, *range(0, 40, 4)]) if goal else 10**6
-            if not wait_for_the_moment(process, pilot.out, wanted, rng):
-                break
+        while wait_for_the_moment(process := start(pilot), pilot.out, moment(len(landed) < KILLS * run / 2, rng), rng):
             for task, attempt in ended.items():
                 assert attempts(pilot.out)[task] == attempt, f"{task} had ended and was repeated"
             whom = rng.choice(["pilot", "worker", "all"])
@@ -142,11 +146,12 @@ def test_twenty_kills_at_random_moments(tmp_path):
             kill(process, whom, rng)
             landed.append((run, whom, where))
             ended = ended_tasks(pilot.out)
-            if finished(pilot.out):  # the same command would say so, with exit code 3
+            if finished(pilot.out):  # killed after its last write: the same command would say so, with exit code 3
                 break
-        assert process.wait() == 0 or finished(pilot.out), (tmp_path / "errors").read_text()
-        sheet = json.loads((pilot.out / "sheet.json").read_text())
-        assert without_times(sheet, pilot.out) == right
+        else:
+            assert process.wait() == 0, (tmp_path / "errors").read_text()
+            assert json.loads((tmp_path / "out.json").read_text()) == sheet_of(pilot.out)
+        assert without_times(sheet_of(pilot.out), pilot.out) == right
     print(f"seed {SEED}; {len(landed)} kills in {run} runs:")
     for number, whom, where in landed:
         print(f"  run {number}: {whom} killed at: {where}")
