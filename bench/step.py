@@ -1,8 +1,8 @@
 """Time of an eager training step of an example on `tpu`, as a ratio to the same step on CPU torch in the same process.
 
-    .venv/bin/python bench/step.py [chargpt ...] [--steps 10] [--rounds 9] [--check] [--profile]
+    .venv/bin/python bench/step.py [EXAMPLE ...] [--steps 10] [--rounds 9] [--check] [--profile]
 
-Both sides step in turn, each round ends with a synchronisation; the best round counts. --check exits with 1 if chargpt misses its
+The examples are those in the plain form, with `loss` and `optimizer`. Both sides step in turn, each round ends with a synchronisation; the best round counts. --check exits with 1 if chargpt misses its
 bound. --profile prints what the calls of one step cost on both sides, each waited for.
 """
 
@@ -15,6 +15,7 @@ import sys
 import time
 
 import torch
+from torch.utils._pytree import tree_map_only
 
 BOUNDS = {"chargpt": 1.3}
 EXAMPLES = pathlib.Path(__file__).resolve().parent.parent / "examples"
@@ -32,11 +33,11 @@ class Side:
 
     def __init__(self, job, device):
         torch.manual_seed(0)
-        self.job, self.device = job, device
+        self.job = job
         self.net = job.model().to(device)
         self.opt = job.optimizer(self.net)
         self.schedule = job.scheduler(self.opt) if hasattr(job, "scheduler") else None
-        self.batches = [tuple(x.to(device) for x in job.batch(s)) for s in range(8)]
+        self.batches = [tree_map_only(torch.Tensor, lambda x: x.to(device), job.batch(s)) for s in range(8)]
         self.step = 0
 
     def advance(self):

@@ -255,7 +255,7 @@ def mem_get_info(device=None):
 
 
 def empty_cache():
-    """Gives freed memory back to the system: on a CPU plugin, malloc keeps it for the next tensors. Elsewhere nothing is kept."""
+    """Gives freed memory back to the system: on a CPU plugin, malloc keeps it for the next tensors. A pool of the plugin's own stays."""
     torch.accelerator.memory.empty_cache()
 
 
