@@ -31,10 +31,14 @@ class RowKernel final : public c10::OperatorKernel {
     try {
       call(stack);
     } catch (const c10::Error&) {
-      throw;  // already says it in torch's words
-    } catch (const std::exception& error) {
+      throw;                                     // already says it in torch's words
+    } catch (const std::runtime_error& error) {  // of ours
       raise_for(overload_.facts.overload, error);
-    }
+    } catch (const std::bad_alloc& error) {
+      raise_for(overload_.facts.overload, error);
+    } catch (const std::logic_error& error) {
+      raise_for(overload_.facts.overload, error);
+    }  // anything else is an exception of a Meta kernel, which is Python, and keeps its type
   }
 
  private:

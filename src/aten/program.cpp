@@ -200,7 +200,9 @@ std::unique_ptr<Program> compiled(const Overload& overload, CallContext& call, A
   auto program = std::make_unique<Program>();
   program->results = std::move(results);
   program->resizes = prepare_destinations(overload, program->results, arguments);
-  const hlo::Values flats = emit(overload, call, arguments, program->results);
+  hlo::Values flats = emit(overload, call, arguments, program->results);
+  program->refusals = refusals_of(call.requirements());
+  if (program->refusals) flats.push_back(ops::verdict(call.b, call.requirements()));
   program->outputs = flats.size();
   program->inputs.append(call.inputs().begin(), call.inputs().end());
   if (overload.row->random) {
@@ -268,6 +270,7 @@ void run_program(const Program& program, const Overload& overload, Arguments arg
   c10::SmallVector<BufferRef, 4> out(program.outputs);
   execute(*program.executable, {in.data(), in.size()}, device, {out.data(), out.size()}, overload.facts.overload,
           program.prompt);
+  if (program.refusals) note_verdict(std::move(out.back()), device, program.refusals);
 
   c10::SmallVector<at::Tensor, 4> returned;
   size_t next = 0;
@@ -292,6 +295,7 @@ void record_call(const Overload& overload, Arguments arguments, const TensorRefs
   std::vector<ResultFacts> results = result_facts(overload, arguments, call, key);
   prepare_destinations(overload, results, arguments);
   const hlo::Values flats = emit(overload, call, arguments, results);
+  recorder.require(call.requirements());
   c10::SmallVector<at::Tensor, 4> returned;
   size_t next = 0;
   for (const ResultFacts& r : results) {

@@ -9,6 +9,7 @@
 
 #include "aten/call.h"
 #include "aten/signature.h"
+#include "aten/verdicts.h"
 
 namespace c10 {
 class OperatorHandle;
@@ -33,6 +34,7 @@ struct Program {
   bool resizes = false;  // an out= argument had another size: it is resized before each run
   uint64_t random_blocks = 0;
   bool prompt = false;  // execute.h
+  Refusals refusals;    // null, or the last output is a verdict
 };
 
 // Everything an overload's kernel knows besides its cache.

@@ -146,6 +146,8 @@ std::shared_ptr<Recorded> Recorder::finish(const std::vector<at::Tensor>& output
     recorded->input_types_.emplace_back(on_device(t) ? type_of(t) : hlo::Type{},
                                         on_device(t) ? layout_of(t) : layout::Layout{});
   }
+  recorded->refusals_ = refusals_of(requirements_);
+  if (recorded->refusals_) results.push_back(ops::verdict(builder_, requirements_));
   recorded->parameters_ = std::move(parameters_);
   recorded->random_blocks_ = random_blocks_;
   recorded->op_count_ = builder_.op_count();
@@ -188,9 +190,10 @@ std::vector<at::Tensor> Recorded::run(const std::vector<at::Tensor>& inputs) con
     }
     arguments.push_back(held.back().get());
   }
-  std::vector<BufferRef> out(results_.size());
+  std::vector<BufferRef> out(results_.size() + (refusals_ ? 1 : 0));
   static const std::string kRegion = "compiled region";
   execute(*executable_, arguments, device, out, kRegion);
+  if (refusals_) note_verdict(std::move(out.back()), device, refusals_);
   std::vector<at::Tensor> outputs;
   for (size_t i = 0; i < results_.size(); ++i) {
     const Result& r = results_[i];

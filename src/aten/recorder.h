@@ -11,6 +11,7 @@
 
 #include "aten/cell.h"
 #include "aten/generator.h"
+#include "aten/verdicts.h"
 #include "hlo/builder.h"
 
 namespace tpupilot::aten {
@@ -47,6 +48,7 @@ class Recorded {
   std::shared_ptr<pjrt::Executable> executable_;
   std::vector<Parameter> parameters_;
   std::vector<Result> results_;
+  Refusals refusals_;  // null, or the program has one result more: a verdict
   std::vector<std::pair<hlo::Type, layout::Layout>> input_types_;
   uint64_t random_blocks_ = 0;
   int64_t op_count_ = 0;
@@ -72,6 +74,9 @@ class Recorder {
   void set_value(const at::Tensor& tensor, hlo::Value flat);
   hlo::Value host_scalar(const at::Tensor& tensor);  // a 0-d CPU tensor
   hlo::Value random_state(uint64_t blocks);          // U64[2]
+  void require(const std::vector<ops::Requirement>& requirements) {
+    requirements_.insert(requirements_.end(), requirements.begin(), requirements.end());
+  }
   // The name of the FX node being replayed, for error texts.
   void at_node(std::string name) { node_ = std::move(name); }
   const std::string& node() const { return node_; }
@@ -97,6 +102,7 @@ class Recorder {
   std::vector<Recorded::Parameter> parameters_;
   hlo::Value random_;
   uint64_t random_blocks_ = 0;
+  std::vector<ops::Requirement> requirements_;
   std::string node_;
 };
 

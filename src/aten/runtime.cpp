@@ -13,6 +13,7 @@
 
 #include "aten/errors.h"
 #include "aten/event.h"
+#include "aten/verdicts.h"
 #include "pjrt/host_memory.h"
 #include "pjrt/plugin_finder.h"
 #include "quirks/quirks.h"
@@ -237,6 +238,7 @@ void synchronize(c10::DeviceIndex device) {
   const auto error = settle(device);
   wait_for_points(device);
   if (error) throw *error;
+  raise_refusal(device);
 }
 
 void wait_for(const pjrt::Buffer& buffer, c10::DeviceIndex device) {
@@ -246,6 +248,7 @@ void wait_for(const pjrt::Buffer& buffer, c10::DeviceIndex device) {
     if (const auto first = settle(device)) throw *first;
     throw;
   }
+  raise_refusal(device);
 }
 
 bool idle(c10::DeviceIndex device) {

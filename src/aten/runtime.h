@@ -52,7 +52,8 @@ void set_current_device_unchecked(c10::DeviceIndex index) noexcept;
 
 // Results that may still be computed; `what` (an op; lives as long as the process) makes them. `synchronize` waits for
 // all of a device's and raises the first error among them, `wait_for` that of one buffer. Both name the op that failed
-// first, and an error that was raised is not raised again for what else it spoiled.
+// first, and an error that was raised is not raised again for what else it spoiled. Both raise what a program found
+// wrong with its arguments (verdicts.h).
 void note_pending(const BufferRef& buffer, c10::DeviceIndex device, const std::string& what);
 void synchronize(c10::DeviceIndex device);
 void wait_for(const pjrt::Buffer& buffer, c10::DeviceIndex device);

@@ -75,17 +75,25 @@ Expr floor_division(const Expr& x, const Expr& y) {
   return where(equal(y, 0), x / y, where(equal(q, 0), zero, nearest));
 }
 
+// "other"; integers have no quotient by zero.
+Expr divisor(Context& c) {
+  const Expr y = other(c), given = expr(c, c.tensor("other"));  // before it is broadcast
+  if (integral(y)) c.require(!equal(given, 0), {}, {Refusal::Kind::Runtime, "ZeroDivisionError"});
+  return y;
+}
+
 Expr divide(Context& c) { return self(c) / other(c); }
 Expr divide_rounded(Context& c) {
   if (!c.given("rounding_mode")) return divide(c);
-  if (c.string("rounding_mode") == "floor") return floor_division(self(c), other(c));
-  const Expr q = divide(c);
+  if (c.string("rounding_mode") == "floor") return floor_division(self(c), divisor(c));
+  const Expr q = self(c) / divisor(c);
   // div_trunc_kernel rounds a quotient of f16 or bf16 before it cuts it.
   return integral(q) ? q : truncated(convert(convert(q, c.result().elem), q.v.elem()));
 }
-Expr floor_divide(Context& c) { return floor_division(self(c), other(c)); }
+Expr floor_divide(Context& c) { return floor_division(self(c), divisor(c)); }
+Expr fmod(Context& c) { return modulo(self(c), divisor(c)); }
 Expr remainder(Context& c) {
-  const Expr x = self(c), y = other(c), r = modulo(x, y);
+  const Expr x = self(c), y = divisor(c), r = modulo(x, y);
   return hlo::is_unsigned(x.v.elem()) ? r : where(off_by_one(r, y), r + y, r);
 }
 
@@ -247,7 +255,7 @@ std::vector<Row> binary_rows() {
       formula({"div.out_mode"}, divide_rounded),
       formula({"floor_divide", "floor_divide.out", "floor_divide_.Tensor"}, floor_divide),
       formula({"remainder.Tensor_out"}, remainder),
-      named("fmod.Tensor_out", "stablehlo.remainder"),
+      formula({"fmod.Tensor_out"}, fmod),
       formula({"pow.Tensor_Tensor_out", "pow.Tensor_Scalar_out", "pow.Scalar_out"}, pow),
       scaled({"addcmul.out"}, "value", addcmul),
       scaled({"addcdiv.out"}, "value", addcdiv),

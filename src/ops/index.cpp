@@ -42,8 +42,10 @@ std::optional<Places> places_of(Context& c, const Dims& self) {
     if (d >= self.size())
       throw hlo::Error("[" + std::string(c.overload()) + "] too many indices for a tensor of dimension " +
                        std::to_string(self.size()));
+    const auto dim = static_cast<int64_t>(d);
+    require_within(c, *indices[d], -self[d], self[d], out_of_bounds(Refusal::Kind::Index, dim, self[d]));
     given.push_back(wrapped_index(c.b, *indices[d], self[d]));
-    p.indexed.push_back(static_cast<int64_t>(d));
+    p.indexed.push_back(dim);
   }
   if (given.empty()) return std::nullopt;
   const Dims common = common_shape(given);
@@ -96,6 +98,8 @@ Values index_put(Context& c) {
 struct Slices {
   Value self, index;  // self of rank 1 or more; index a vector
   int64_t dim;
+
+  int64_t size() const { return self.dims()[static_cast<size_t>(dim)]; }
 };
 
 Slices slices_of(Context& c) {
@@ -116,13 +120,22 @@ Value updates_for(Context& c, const Slices& s, std::string_view tensor) {
 
 Values shaped(Context& c, const Value& v) { return {c.b.reshape(v, c.result().dims)}; }
 
+const Refusal kOutOfSelf = {Refusal::Kind::Index, "index out of range in self"};
+
 Values index_select(Context& c) {
   const Slices s = slices_of(c);
+  const std::string size = std::to_string(s.size());
+  require_within(
+      c, s.index, 0, s.size(),
+      s.dim == 0 ? kOutOfSelf
+                 : Refusal{Refusal::Kind::Runtime, "INDICES element is out of DATA bounds, id={} axis_dim=" + size});
   return shaped(c, take_slices(c.b, s.self, s.index, s.dim));
 }
 
 Values index_add(Context& c) {
   const Slices s = slices_of(c);
+  require_within(c, s.index, 0, s.size(),
+                 s.self.rank() == 1 ? kOutOfSelf : out_of_bounds(Refusal::Kind::Runtime, s.dim, s.size()));
   Value updates = updates_for(c, s, "source");
   if (!c.is_identity("alpha")) {
     const Elem elem = hlo::compute_elem(updates.elem());
@@ -136,12 +149,16 @@ Values index_add(Context& c) {
 
 Values index_copy(Context& c) {
   const Slices s = slices_of(c);
+  Refusal refusal = out_of_bounds(Refusal::Kind::Index, s.dim, s.size());
+  refusal.text = "index_copy_(): " + refusal.text;
+  require_within(c, s.index, 0, s.size(), refusal);
   return shaped(c, put_slices(c.b, s.self, s.index, updates_for(c, s, "source"), s.dim));
 }
 
 Values index_fill(Context& c) {
   Slices s = slices_of(c);
-  s.index = wrapped_index(c.b, s.index, s.self.dims()[static_cast<size_t>(s.dim)]);
+  require_within(c, s.index, -s.size(), s.size(), out_of_bounds(Refusal::Kind::Index, s.dim, s.size()));
+  s.index = wrapped_index(c.b, s.index, s.size());
   Dims dims = s.self.dims();
   dims[static_cast<size_t>(s.dim)] = s.index.dims()[0];
   const Type type = s.self.type.with(dims);
@@ -152,9 +169,16 @@ Values index_fill(Context& c) {
 
 // ---------------------------------------------------------------- gather and scatter
 
+void require_along(Context& c, const Value& self, const Value& index, int64_t dim) {
+  const int64_t size = self.rank() == 0 ? 1 : self.dims()[static_cast<size_t>(dim)];
+  require_within(c, index, 0, size, out_of_bounds(Refusal::Kind::Runtime, dim, size));
+}
+
 Values gather(Context& c) {
-  const Value self = c.tensor("self");
-  return shaped(c, gather_along(c.b, self, c.tensor("index"), hlo::wrap_dim(c.integer("dim"), self.rank())));
+  const Value self = c.tensor("self"), index = c.tensor("index");
+  const int64_t dim = hlo::wrap_dim(c.integer("dim"), self.rank());
+  require_along(c, self, index, dim);
+  return shaped(c, gather_along(c.b, self, index, dim));
 }
 
 // src (cut to the index's shape) or the scalar value, in self's type.
@@ -178,6 +202,7 @@ std::string_view combiner_of(Context& c, Elem elem) {
 Values scatter(Context& c) {
   const Value self = c.tensor("self"), index = c.tensor("index");
   const int64_t dim = hlo::wrap_dim(c.integer("dim"), self.rank());
+  require_along(c, self, index, dim);
   std::string_view combiner;
   if (c.has_argument("reduce")) combiner = combiner_of(c, self.elem());
   if (c.overload().starts_with("scatter_add")) combiner = sum_combiner(self.elem());
@@ -204,6 +229,7 @@ Values scatter_reduce(Context& c) {
   Builder& b = c.b;
   const Value self = c.tensor("self"), index = c.tensor("index");
   const int64_t dim = hlo::wrap_dim(c.integer("dim"), self.rank());
+  require_along(c, self, index, dim);
   const Elem elem = hlo::compute_elem(self.elem());
   const bool include_self = c.boolean("include_self"), mean = c.string("reduce") == "mean";
   Value base = b.convert(self, elem);
@@ -220,6 +246,7 @@ Values scatter_reduce(Context& c) {
 Values index_reduce(Context& c) {
   Builder& b = c.b;
   const Slices s = slices_of(c);
+  require_within(c, s.index, 0, s.size(), kOutOfSelf);
   const Elem elem = hlo::compute_elem(s.self.elem());
   const bool include_self = c.boolean("include_self"), mean = c.string("reduce") == "mean";
   const Value updates = b.convert(updates_for(c, s, "source"), elem);
@@ -259,7 +286,10 @@ Values masked_scatter(Context& c) {
   const int64_t n = self.type.numel();
   if (n == 0 || source.type.numel() == 0) return {self};
   const Value mask = b.reshape(c.tensor_as("mask", Elem::Pred, self.dims()), {n});
-  const Value ordinal = b.sub(running_count(b, mask), b.constant_int(1, {Elem::S64, {n}}));
+  const Value count = running_count(b, mask);
+  const Value enough = b.compare(hlo::Direction::LE, count, b.constant_int(source.type.numel(), count.type));
+  c.require(enough, {}, {Refusal::Kind::Runtime, "Number of elements of source < number of ones in mask"});
+  const Value ordinal = b.sub(count, b.constant_int(1, {Elem::S64, {n}}));
   const Value flat = b.reshape(b.convert(source, self.elem()), {source.type.numel()});
   const Value taken = b.select(mask, take_slices(b, flat, ordinal, 0), b.reshape(self, {n}));
   return {b.reshape(taken, self.dims())};
@@ -267,9 +297,17 @@ Values masked_scatter(Context& c) {
 
 // ---------------------------------------------------------------- self as one long vector
 
+// Both read negative places from the end.
+void require_element(Context& c, const Value& index, int64_t n) {
+  require_within(c, index, -n, n,
+                 {Refusal::Kind::Index,
+                  "out of range: tried to access index {} on a tensor of " + std::to_string(n) + " elements."});
+}
+
 Values take(Context& c) {
   const Value self = c.tensor("self"), index = c.tensor("index");
   const int64_t n = self.type.numel();
+  require_element(c, index, n);
   const Value places = wrapped_index(c.b, c.b.reshape(index, {index.type.numel()}), n);
   return shaped(c, take_slices(c.b, c.b.reshape(self, {n}), places, 0));
 }
@@ -277,6 +315,7 @@ Values take(Context& c) {
 Values put(Context& c) {
   const Value self = c.tensor("self"), index = c.tensor("index");
   const int64_t n = self.type.numel(), m = index.type.numel();
+  require_element(c, index, n);
   const Value places = wrapped_index(c.b, c.b.reshape(index, {m}), n);
   const Value source = c.b.reshape(c.b.convert(c.tensor("source"), self.elem()), {m});
   const std::string_view combiner = c.boolean("accumulate") ? sum_combiner(self.elem()) : std::string_view{};
@@ -331,7 +370,7 @@ std::vector<Row> index_rows() {
       {.overloads = {"masked_fill_.Scalar", "masked_fill_.Tensor"}, .emit = masked_fill},
       {.overloads = {"masked_scatter_"},
        .emit = masked_scatter,
-       .remark = "too few elements in source are not noticed; ATen on CPU raises"},
+       .remark = "too few elements in source raise when the host next waits for the device"},
       at_indices({"take", "take.out"}, take),
       at_indices({"put_"}, put),
       at_indices({"embedding_dense_backward"}, embedding_dense_backward),

@@ -34,6 +34,19 @@ Value cut_to(Builder& b, const Value& x, const Value& index, int64_t dim) {
 
 }  // namespace
 
+void require_within(Context& c, const Value& index, int64_t low, int64_t size, Refusal refusal) {
+  Builder& b = c.b;
+  const Value i = b.convert(index, Elem::S64);
+  const Value above = b.compare(hlo::Direction::GE, i, b.constant_int(low, i.type));
+  const Value below = b.compare(hlo::Direction::LT, i, b.constant_int(size, i.type));
+  c.require(b.logical_and(above, below), i, std::move(refusal));
+}
+
+Refusal out_of_bounds(Refusal::Kind kind, int64_t dim, int64_t size) {
+  return {kind,
+          "index {} is out of bounds for dimension " + std::to_string(dim) + " with size " + std::to_string(size)};
+}
+
 Value wrapped_index(Builder& b, const Value& index, int64_t size) {
   const Value i = b.convert(index, Elem::S64);
   const Value negative = b.compare(hlo::Direction::LT, i, b.zeros(i.type));

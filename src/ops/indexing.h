@@ -1,15 +1,19 @@
 // Reading and writing at computed places: what gather, scatter, index_put and their kin have in common. A place out of
-// range is clamped when read and dropped when written: a device program cannot raise.
+// range is clamped when read and dropped when written; require_within has the call refused for it.
 #pragma once
 
 #include <string_view>
 
-#include "hlo/builder.h"
+#include "ops/row.h"
 
 namespace tpupilot::ops {
 
-constexpr std::string_view kOutOfRange =
-    "an index out of range is clamped when read and ignored when written; ATen on CPU raises";
+constexpr std::string_view kOutOfRange = "an index out of range raises when the host next waits for the device";
+
+// Has the call refused unless low <= index < size everywhere.
+void require_within(Context& c, const Value& index, int64_t low, int64_t size, Refusal refusal);
+// ATen's most common words for it; places are counted along `dim`.
+Refusal out_of_bounds(Refusal::Kind kind, int64_t dim, int64_t size);
 
 // As S64, with negative values counted from the end of a dim of `size`.
 hlo::Value wrapped_index(hlo::Builder& b, const hlo::Value& index, int64_t size);

@@ -77,6 +77,10 @@ Expr weighted(Context& c, const Expr& loss) {
 }
 Values binary_cross_entropy(Context& c) {  // logarithms stop at -100, so that a sure and wrong answer stays finite
   const auto [x, target] = pair_of(c);
+  for (const auto& [values, name] : {std::pair{x, "input"}, std::pair{target, "target"}}) {
+    c.require((values >= 0) & (values <= 1), {},
+              {Refusal::Kind::Runtime, "all elements of " + std::string(name) + " should be between 0 and 1"});
+  }
   return {reduced(c, weighted(c, (target - 1) * maximum(log1p(-x), -100) - target * maximum(log(x), -100)))};
 }
 Values binary_cross_entropy_backward(Context& c) {
@@ -105,6 +109,8 @@ Labels labels_of(Context& c, Elem elem) {
   const Expr ignored = equal(target, expr(c, b.constant_int(c.integer("ignore_index"), {Elem::S64, {}})));
   l.counted = !ignored;
   l.places = where(ignored, 0, target);
+  require_within(c, l.places, 0, l.self.dims[static_cast<size_t>(l.class_dim)],
+                 {Refusal::Kind::Index, "Target {} is out of bounds."});
   Expr weights = expr(c, b.constant(1, {elem, dims}));
   if (c.given("weight")) {
     const Value flat = b.reshape(l.places, {hlo::product(dims)});
@@ -141,8 +147,8 @@ Values nll_backward(Context& c) {
 }  // namespace
 
 std::vector<Row> loss_rows() {
-  constexpr std::string_view kLabel = "a label out of range is clamped; ATen on CPU raises";
-  constexpr std::string_view kProbability = "values outside of [0, 1] are not noticed; ATen on CPU raises";
+  constexpr std::string_view kLabel = "a label out of range raises when the host next waits for the device";
+  constexpr std::string_view kProbability = "values outside of [0, 1] raise when the host next waits for the device";
   return {
       {.overloads = {"nll_loss_forward.output", "nll_loss2d_forward", "nll_loss2d_forward.output"},
        .emit = nll_forward,

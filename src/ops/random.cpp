@@ -82,6 +82,9 @@ Values normal(Context& c) {
   const Type& type = c.result();
   const Elem elem = real_opmath(type);
   const Expr mean = parameter(c, "mean", elem, type.dims), std = parameter(c, "std", elem, type.dims);
+  if (!c.is_scalar("std")) {  // a number is looked at before the call
+    c.require(std >= 0, {}, {Refusal::Kind::Runtime, "normal expects all elements of std >= 0.0"});
+  }
   if (!hlo::is_complex(type.elem)) return {standard_normal(c, elem, type.dims) * std + mean};
   Dims both = type.dims;
   both.insert(both.begin(), 2);
@@ -100,7 +103,9 @@ Values bernoulli_number(Context& c) {
 Values bernoulli_tensor(Context& c) {
   const std::string_view name = c.has_argument("p") ? "p" : "self";
   const Elem given = c.tensor(name).elem(), elem = hlo::is_float(given) ? hlo::compute_elem(given) : Elem::F32;
-  return {uniform_number(c, elem, c.result().dims) < expr(c, c.tensor_as(name, elem, c.result().dims))};
+  const Expr p = expr(c, c.tensor_as(name, elem, c.result().dims));
+  c.require((p >= 0) & (p <= 1), {}, {Refusal::Kind::Runtime, "Expected p_in >= 0 && p_in <= 1 to be true"});
+  return {uniform_number(c, elem, c.result().dims) < p};
 }
 
 Values exponential(Context& c) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "hlo/builder.h"
+#include "ops/requirement.h"
 
 namespace tpupilot::ops {
 
@@ -67,6 +68,16 @@ class Context {
   // ---- random numbers (rows with Row::random only) ----
   virtual Value random_state() = 0;  // U64[2]: seed, offset; both program inputs
 
+  // ---- checks ----
+  // What ATen raises if `ok` (Pred) is not true everywhere. A device program cannot raise: it finishes, and the host
+  // raises when it next waits for the device. "{}" in the text becomes `offender` (an integer of ok's shape; may be
+  // empty) where `ok` first is false, in row-major order.
+  void require(Value ok, Value offender, Refusal refusal) {
+    refusal.text += " [" + std::string(overload_) + "]";
+    requirements_.push_back({std::move(ok), std::move(offender), std::move(refusal)});
+  }
+  const std::vector<Requirement>& requirements() const { return requirements_; }
+
   // ---- conveniences over the above ----
   // `name` converted to `elem` and broadcast to `dims`.
   Value tensor_as(std::string_view name, Elem elem, const Dims& dims) {
@@ -78,6 +89,7 @@ class Context {
 
  private:
   std::string_view overload_;
+  std::vector<Requirement> requirements_;
 };
 
 // Writes the program of one call; returns one value for each result. An empty Value is an undefined tensor (a gradient

@@ -94,6 +94,18 @@ class LayerContext final : public ops::Context {
   std::vector<Array> inputs_;
 };
 
+namespace {
+
+void raise_refusal(const std::vector<ops::Requirement>& requirements, const Array& verdict) {
+  std::vector<ops::Refusal> refusals;
+  for (const ops::Requirement& r : requirements) refusals.push_back(r.refusal);
+  std::vector<int64_t> words;
+  for (const double v : doubles(verdict)) words.push_back(static_cast<int64_t>(v));
+  if (const auto refusal = ops::first_refusal(refusals, words)) throw std::domain_error(refusal->text);
+}
+
+}  // namespace
+
 std::vector<std::optional<Array>> LayerCall::run() const {
   const ops::Row* row = nullptr;
   for (const ops::Row& r : ops::rows()) {
@@ -113,7 +125,9 @@ std::vector<std::optional<Array>> LayerCall::run() const {
     const Value v = b.convert(values[i], type.elem);
     defined.push_back(v.type.numel() == type.numel() ? b.reshape(v, type.dims) : b.broadcast(v, type.dims));
   }
+  if (!c.requirements().empty()) defined.push_back(ops::verdict(b, c.requirements()));
   const std::vector<Array> arrays = evaluate(b, defined, c.inputs());
+  if (!c.requirements().empty()) raise_refusal(c.requirements(), arrays.back());
   std::vector<std::optional<Array>> results;
   size_t next = 0;
   for (const Value& v : values) results.push_back(v ? std::optional(arrays[next++]) : std::nullopt);

@@ -43,7 +43,8 @@ class LayerCall {
   }
 
   // Emits the row, compiles, executes. An undefined result is nothing; the others have the types given, as the boxed
-  // kernel would convert and broadcast them. Without results given, the row's shape function decides.
+  // kernel would convert and broadcast them. Without results given, the row's shape function decides. A call that the
+  // program refuses (Context::require) is a std::domain_error.
   std::vector<std::optional<Array>> run() const;
   // The elements of the only result.
   std::vector<double> values() const;
