@@ -20,6 +20,7 @@ CallContext::CallContext(hlo::Builder& builder, const SchemaFacts& facts, Argume
       recorder_(recorder),
       flats_(tensors.size()),
       reads_(tensors.size()),
+      starts_(tensors.size()),
       scalars_(arguments.size()) {
   int ordinal = 0;
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -69,12 +70,28 @@ Value CallContext::flat(int ordinal) {
   return known;
 }
 
+const ops::Values& CallContext::starts(int ordinal) {
+  std::optional<ops::Values>& known = starts_[ordinal];
+  if (known) return *known;
+  known.emplace();
+  if (recorder_ != nullptr) return *known;
+  const at::Tensor& tensor = *tensors_[ordinal];
+  const int64_t length = storage_length(tensor);
+  const Elem elem = layout::start_elem(length);
+  for (const int64_t start : layout::placement(layout_of(tensor), length).starts) {
+    const Input input{Input::Start, ordinal, elem, static_cast<int>(known->size()), start};
+    known->push_back(add_input(input, {elem, {}}));
+  }
+  return *known;
+}
+
 Value CallContext::read(int ordinal) {
   Value& known = reads_[ordinal];
   if (known) return known;
   const at::Tensor& tensor = *tensors_[ordinal];
   if (tensor.device().is_privateuseone()) {
-    known = layout::read(b, flat(ordinal), layout_of(tensor));
+    const Value whole = flat(ordinal);
+    known = layout::read(b, whole, layout_of(tensor), starts(ordinal));
     return known;
   }
   TORCH_CHECK(tensor.device().is_cpu() && tensor.dim() == 0, "[", facts_.overload,
@@ -131,6 +148,17 @@ Value CallContext::scalar(std::string_view name, Elem elem) {
     }
   }
   return b.convert(known, elem);
+}
+
+ops::Values CallContext::integer_inputs(std::string_view name) {
+  const int i = index(name);
+  ops::Values values;
+  for (const c10::IValue& element : arguments_[i].toListRef()) {
+    const int at = static_cast<int>(values.size());
+    values.push_back(recorder_ != nullptr ? b.constant_int(element.toInt(), {Elem::S64, {}})
+                                          : add_input({Input::Scalar, i, Elem::S64, at}, {Elem::S64, {}}));
+  }
+  return values;
 }
 
 bool CallContext::is_scalar(std::string_view name) const {

@@ -9,9 +9,11 @@ namespace tpupilot::aten {
 
 // Where a program's parameter comes from, call by call.
 struct Input {
-  enum Kind { Tensor, HostTensor, Scalar, RandomState } kind;
+  enum Kind { Tensor, HostTensor, Scalar, RandomState, Start } kind;
   int index = 0;                        // ordinal among the call's tensors, or of the scalar argument
-  hlo::Elem elem = hlo::Elem::Invalid;  // of a HostTensor or Scalar
+  hlo::Elem elem = hlo::Elem::Invalid;  // of a HostTensor, Scalar or Start
+  int element = -1;                     // of an integer list; of a tensor's starts (layout::Placement)
+  int64_t start = 0;
 };
 
 class CallContext final : public ops::Context {
@@ -27,6 +29,7 @@ class CallContext final : public ops::Context {
   ops::Elem default_elem() const override;
   bool is_scalar(std::string_view name) const override;
   ops::Value scalar(std::string_view name, ops::Elem elem) override;
+  ops::Values integer_inputs(std::string_view name) override;
   double constant(std::string_view name) const override;
   ops::ScalarKind scalar_kind(std::string_view name) const override;
   bool is_identity(std::string_view name) const override;
@@ -45,6 +48,8 @@ class CallContext final : public ops::Context {
 
   // The flat value of the ordinal-th tensor's storage, in the tensor's element type.
   ops::Value flat(int ordinal);
+  // Where the ordinal-th tensor lies in its storage, as program inputs; nothing in a recording.
+  const ops::Values& starts(int ordinal);
   int ordinal_of(int argument) const { return first_ordinal_[argument]; }
   const std::vector<Input>& inputs() const { return inputs_; }
 
@@ -58,9 +63,10 @@ class CallContext final : public ops::Context {
   Arguments arguments_;
   const TensorRefs& tensors_;
   Recorder* recorder_;
-  std::vector<int> first_ordinal_;         // by argument
-  std::vector<ops::Value> flats_, reads_;  // by ordinal, made once
-  std::vector<ops::Value> scalars_;        // by argument
+  std::vector<int> first_ordinal_;                  // by argument
+  std::vector<ops::Value> flats_, reads_;           // by ordinal, made once
+  std::vector<std::optional<ops::Values>> starts_;  // likewise
+  std::vector<ops::Value> scalars_;                 // by argument
   std::vector<Input> inputs_;
   std::vector<ops::Type> results_;
   ops::Value random_state_;

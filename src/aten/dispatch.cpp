@@ -55,16 +55,25 @@ class RowKernel final : public c10::OperatorKernel {
       return;
     }
     const Program* program = find(key);
+    Key form;
+    if (program == nullptr) {
+      form = form_of(overload_.facts, arguments);
+      if (const Program* sibling = find_form(form)) {
+        const std::unique_ptr<Program> moved = keep_sibling(key, placed_elsewhere(*sibling, tensors), program);
+        counters().memory_hits.fetch_add(1, std::memory_order_relaxed);
+        return run_program(program != nullptr ? *program : *moved, overload_, arguments, tensors, stack);
+      }
+    }
     if (program == nullptr && derived_) {
       torch::jit::Stack results;
-      adopt(key, arguments, tensors, results);
+      adopt(key, form, arguments, tensors, results);
       stack->erase(stack->end() - static_cast<std::ptrdiff_t>(count), stack->end());
       stack->insert(stack->end(), results.begin(), results.end());
       return;
     }
     if (program == nullptr) {
       // Meta kernels are Python: no lock is held while the program is built. Two threads may build one program twice.
-      program = keep(key, build_program(overload_, arguments, tensors, key));
+      program = keep(key, form, build_program(overload_, arguments, tensors, key));
     } else {
       counters().memory_hits.fetch_add(1, std::memory_order_relaxed);
     }
@@ -85,18 +94,36 @@ class RowKernel final : public c10::OperatorKernel {
     const auto it = programs_.find(key);
     return it == programs_.end() ? nullptr : it->second.get();
   }
-  const Program* keep(const Key& key, std::unique_ptr<Program> program) {
+  const Program* find_form(const Key& form) {
+    const std::lock_guard lock(mutex_);
+    const auto it = forms_.find(form);
+    return it == forms_.end() ? nullptr : it->second;
+  }
+  const Program* keep(const Key& key, const Key& form, std::unique_ptr<Program> program) {
     const std::lock_guard lock(mutex_);
     ++signatures_;
-    return programs_.emplace(key, std::move(program)).first->second.get();  // programs stay for the life of the process
+    const Program* kept =
+        programs_.emplace(key, std::move(program)).first->second.get();  // programs stay for the life of the process
+    // Where out= is resized, the call's own views are not the program's.
+    if (!kept->resizes) forms_.emplace(form, kept);
+    return kept;
+  }
+  // Sets `kept`; but a loop over very many places is not remembered: the program comes back then.
+  std::unique_ptr<Program> keep_sibling(const Key& key, std::unique_ptr<Program> program, const Program*& kept) {
+    constexpr size_t kSiblings = 4096;
+    const std::lock_guard lock(mutex_);
+    if (programs_.size() >= kSiblings) return program;
+    kept = programs_.emplace(key, std::move(program)).first->second.get();
+    return nullptr;
   }
 
   // Programs of overloads that core derives are made from what core's own kernel returned: it checks the arguments, in
   // its own words, allocates, and calls our .out overload, whose program this one shares.
-  const Program* adopt(const Key& key, Arguments arguments, const TensorRefs& tensors, torch::jit::Stack& results) {
+  const Program* adopt(const Key& key, const Key& form, Arguments arguments, const TensorRefs& tensors,
+                       torch::jit::Stack& results) {
     results.assign(arguments.begin(), arguments.end());
     overload_.handle->callBoxedForDispatchKey(kCoreDefault, results);
-    return keep(key, build_program(overload_, arguments, tensors, results));
+    return keep(key, form, build_program(overload_, arguments, tensors, results));
   }
 
   Overload overload_;
@@ -104,6 +131,7 @@ class RowKernel final : public c10::OperatorKernel {
   std::atomic<bool> known_{false};  // overload_ is filled in
   std::mutex mutex_;
   ska::flat_hash_map<Key, std::unique_ptr<Program>, KeyHash, KeyEqual> programs_;
+  ska::flat_hash_map<Key, const Program*, KeyHash, KeyEqual> forms_;  // the first program of each form
   std::atomic<int64_t> signatures_{0};
 };
 

@@ -80,11 +80,21 @@ void resize_range(torch::jit::Stack* stack) {
   if (out.numel() != size) resize_tensor(out, {size});
 }
 
+// random_(from, to): the bounds are inputs of the program, which cannot raise.
+void check_interval(const SchemaFacts& facts, const torch::jit::Stack& stack) {
+  const c10::IValue* arguments = stack.data() + stack.size() - facts.arguments.size();
+  const int from = facts.index_of("from"), to = facts.index_of("to");
+  if (arguments[to].isNone()) return;
+  const int64_t low = from < 0 ? 0 : arguments[from].toInt(), high = arguments[to].toInt();
+  TORCH_CHECK(low < high, "random_ expects 'from' to be less than 'to', but got from=", low, " >= to=", high);
+}
+
 }  // namespace
 
 void prepare(const SchemaFacts& facts, torch::jit::Stack* stack) {
   if (facts.preparation == Preparation::Masks) expand_masks(facts, stack);
   if (facts.preparation == Preparation::Range) resize_range(stack);
+  if (facts.preparation == Preparation::Interval) check_interval(facts, *stack);
 }
 
 }  // namespace tpupilot::aten

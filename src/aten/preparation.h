@@ -10,7 +10,7 @@
 namespace tpupilot::aten {
 
 // Does what facts.preparation asks for. Raises IndexError if a mask's shape does not fit the indexed tensor, and
-// arange's own errors for bounds that make no sense.
+// arange's and random_'s own errors for bounds that make no sense.
 void prepare(const SchemaFacts& facts, torch::jit::Stack* stack);
 
 }  // namespace tpupilot::aten

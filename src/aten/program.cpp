@@ -98,13 +98,15 @@ bool prepare_destinations(const Overload& overload, const std::vector<ResultFact
 }
 
 // The flat value that the destination's storage holds afterwards.
+// `starts`: of the destination.
 Value store(hlo::Builder& b, const Value& value, ResultFacts& r, const at::Tensor* destination,
-            const std::function<Value()>& old) {
+            const std::function<Value()>& old, const std::function<const hlo::Values&()>& starts) {
   const layout::Layout l = destination != nullptr ? layout_of(*destination) : layout::Layout{r.type.dims, r.strides, 0};
   r.length = destination != nullptr ? storage_length(*destination) : layout::end(l);
   if (layout::covers(l, r.length)) return layout::write(b, {}, r.length, l, value);
-  const Value base = destination != nullptr ? old() : b.zeros({r.type.elem, {r.length}});
-  return layout::write(b, base, r.length, l, value);
+  if (destination == nullptr) return layout::write(b, b.zeros({r.type.elem, {r.length}}), r.length, l, value);
+  const Value base = old();
+  return layout::write(b, base, r.length, l, value, starts());
 }
 
 // Emits the call; returns the flat values of the defined results, in order.
@@ -127,13 +129,15 @@ hlo::Values emit(const Overload& overload, CallContext& call, Arguments argument
     v = v.type.numel() == r.type.numel() ? call.b.reshape(v, r.type.dims) : call.b.broadcast(v, r.type.dims);
     const at::Tensor* to = destination(r, arguments);
     const c10::StorageImpl* storage = to != nullptr ? to->storage().unsafeGetStorageImpl() : nullptr;
+    const auto ordinal = [&] { return call.ordinal_of(r.slot.argument) + std::max(r.slot.element, 0); };
     const auto old = [&] {
       if (const auto before = written.find(storage); before != written.end()) {
         return layout::reinterpret(call.b, before->second, r.type.elem);
       }
-      return call.flat(call.ordinal_of(r.slot.argument) + std::max(r.slot.element, 0));
+      return call.flat(ordinal());
     };
-    flats.push_back(store(call.b, v, r, to, old));
+    const auto starts = [&]() -> const hlo::Values& { return call.starts(ordinal()); };
+    flats.push_back(store(call.b, v, r, to, old, starts));
     if (storage != nullptr) written.insert_or_assign(storage, flats.back());
   }
   return flats;
@@ -163,6 +167,11 @@ BufferRef random_state_buffer(const Program& program, const Overload& overload, 
   const uint64_t words[2] = {seed, offset};
   const int64_t dims[] = {2};
   return runtime().client->from_host(words, pjrt::ElementType::U64, dims, device);
+}
+
+// The value, or that element of it.
+c10::IValue element_of(const c10::IValue& value, int element) {
+  return element < 0 ? value : c10::IValue(value.toListRef()[element].toInt());
 }
 
 BufferRef scalar_input(const Input& input, const c10::IValue& value, c10::DeviceIndex device) {
@@ -240,6 +249,16 @@ std::unique_ptr<Program> build_program(const Overload& overload, Arguments argum
   return compiled(overload, call, arguments, std::move(facts));
 }
 
+std::unique_ptr<Program> placed_elsewhere(const Program& sibling, const TensorRefs& tensors) {
+  auto program = std::make_unique<Program>(sibling);
+  for (Input& input : program->inputs) {
+    if (input.kind != Input::Start) continue;
+    const at::Tensor& t = *tensors[input.index];
+    input.start = layout::placement(layout_of(t), storage_length(t)).starts.at(input.element);
+  }
+  return program;
+}
+
 void run_program(const Program& program, const Overload& overload, Arguments arguments, const TensorRefs& tensors,
                  torch::jit::Stack* stack) {
   const c10::DeviceIndex device = device_of_call(tensors, arguments);
@@ -259,7 +278,10 @@ void run_program(const Program& program, const Overload& overload, Arguments arg
         temporary.push_back(scalar_buffer(input.elem, tensors[input.index]->const_data_ptr(), device));
         break;
       case Input::Scalar:
-        temporary.push_back(scalar_input(input, arguments[input.index], device));
+        temporary.push_back(scalar_input(input, element_of(arguments[input.index], input.element), device));
+        break;
+      case Input::Start:
+        temporary.push_back(scalar_buffer(input.elem, &input.start, device));  // little-endian: an S32 comes first
         break;
       case Input::RandomState:
         temporary.push_back(random_state_buffer(program, overload, arguments, device));

@@ -53,6 +53,9 @@ std::unique_ptr<Program> build_program(const Overload& overload, Arguments argum
 std::unique_ptr<Program> build_program(const Overload& overload, Arguments arguments, const TensorRefs& tensors,
                                        const torch::jit::Stack& results);
 
+// A program for views of the same forms that start elsewhere (layout::Placement).
+std::unique_ptr<Program> placed_elsewhere(const Program& sibling, const TensorRefs& tensors);
+
 // Runs it and leaves the results on the stack in place of the arguments.
 void run_program(const Program& program, const Overload& overload, Arguments arguments, const TensorRefs& tensors,
                  torch::jit::Stack* stack);

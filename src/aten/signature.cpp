@@ -32,6 +32,8 @@ ArgumentKind kind_of(const c10::Type& type) {
   }
 }
 
+bool is_list(const c10::Type& type) { return type.kind() == c10::TypeKind::ListType; }
+
 bool writes(const c10::Argument& argument) {
   return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
 }
@@ -66,7 +68,15 @@ enum Tag : uint64_t {
   kOther
 };
 
-void add_tensor(Key& key, const at::Tensor* tensor) {
+enum class Place { Offset, Form };  // how a key tells where a view lies
+
+void add_form(Key& key, const at::Tensor& tensor) {
+  const layout::Dims form = layout::placement(layout_of(tensor), storage_length(tensor)).form;
+  key.push_back(form.size());
+  for (const int64_t word : form) key.push_back(static_cast<uint64_t>(word));
+}
+
+void add_tensor(Key& key, const at::Tensor* tensor, Place place) {
   if (tensor == nullptr) {
     key.push_back(kUndefined);
     return;
@@ -84,7 +94,11 @@ void add_tensor(Key& key, const at::Tensor* tensor) {
   key.push_back(head | kTensor | static_cast<uint64_t>(cell.buffer ? cell.elem : hlo::Elem::Invalid) << 32);
   for (const int64_t size : sizes) key.push_back(static_cast<uint64_t>(size));
   for (const int64_t stride : impl->strides()) key.push_back(static_cast<uint64_t>(stride));
-  key.push_back(static_cast<uint64_t>(impl->storage_offset()));
+  if (place == Place::Offset) {
+    key.push_back(static_cast<uint64_t>(impl->storage_offset()));
+  } else {
+    add_form(key, *tensor);
+  }
   key.push_back(impl->storage().nbytes());
 }
 
@@ -168,10 +182,15 @@ SchemaFacts facts_of(const c10::FunctionSchema& schema, const ops::Row& row) {
   facts.overload = schema.name().substr(schema.name().find("::") + 2);
   if (!schema.overload_name().empty()) facts.overload += "." + schema.overload_name();
   if (facts.overload == "arange.start_out") facts.preparation = Preparation::Range;
+  if (facts.overload == "random_.from" || facts.overload == "random_.to") facts.preparation = Preparation::Interval;
   for (const c10::Argument& a : schema.arguments()) {
     ArgumentFacts f{a.name(), kind_of(*a.type()), writes(a), std::nullopt, a.N().value_or(0)};
     for (const std::string_view constant : row.constants) {
       if (constant == f.name) f.kind = ArgumentKind::Attribute;
+    }
+    for (const std::string_view input : row.inputs) {
+      if (input == f.name)
+        f.kind = f.expand_to > 0 || is_list(*a.type()) ? ArgumentKind::IntegerList : ArgumentKind::Scalar;
     }
     for (const auto& identity : row.identities) {
       if (identity.name == f.name) f.identity = identity.value;
@@ -199,7 +218,9 @@ SchemaFacts facts_of(const c10::FunctionSchema& schema, const ops::Row& row) {
   return facts;
 }
 
-void make_key(const SchemaFacts& facts, Arguments arguments, Key& key, TensorRefs& tensors) {
+namespace {
+
+void make_key(const SchemaFacts& facts, Arguments arguments, Key& key, TensorRefs& tensors, Place place) {
   key.push_back(
       static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()));  // what integers become in float functions
   TensorRefs written;
@@ -210,7 +231,7 @@ void make_key(const SchemaFacts& facts, Arguments arguments, Key& key, TensorRef
     switch (f.kind) {
       case ArgumentKind::Tensor:
         tensors.push_back(reference(value));
-        add_tensor(key, tensors.back());
+        add_tensor(key, tensors.back(), place);
         break;
       case ArgumentKind::TensorList: {
         if (value.isNone()) {
@@ -221,7 +242,7 @@ void make_key(const SchemaFacts& facts, Arguments arguments, Key& key, TensorRef
         key.push_back(kList | static_cast<uint64_t>(list.size()) << 8);
         for (const c10::IValue& element : list) {
           tensors.push_back(reference(element));
-          add_tensor(key, tensors.back());
+          add_tensor(key, tensors.back(), place);
         }
         break;
       }
@@ -234,6 +255,9 @@ void make_key(const SchemaFacts& facts, Arguments arguments, Key& key, TensorRef
           key.push_back(kScalar | static_cast<uint64_t>(scalar_kind(value)) << 8);
         }
         break;
+      case ArgumentKind::IntegerList:
+        key.push_back(kList | static_cast<uint64_t>(value.toListRef().size()) << 8);
+        break;
       case ArgumentKind::Generator:
         break;
       case ArgumentKind::Attribute:
@@ -243,6 +267,19 @@ void make_key(const SchemaFacts& facts, Arguments arguments, Key& key, TensorRef
     if (facts.may_share && f.written) written.append(tensors.begin() + first, tensors.end());
   }
   if (facts.may_share) add_sharing(key, written);
+}
+
+}  // namespace
+
+void make_key(const SchemaFacts& facts, Arguments arguments, Key& key, TensorRefs& tensors) {
+  make_key(facts, arguments, key, tensors, Place::Offset);
+}
+
+Key form_of(const SchemaFacts& facts, Arguments arguments) {
+  Key form;
+  TensorRefs tensors;
+  make_key(facts, arguments, form, tensors, Place::Form);
+  return form;
 }
 
 bool is_identity(const ArgumentFacts& facts, const c10::IValue& value) {

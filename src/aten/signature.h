@@ -1,6 +1,7 @@
 // What a call looks like to the program cache: the facts of an overload's schema, and the key of one call.
 // The key holds all that shapes the program (dtypes, sizes, strides, offsets, storage lengths, attributes) and nothing
-// that is a program input (scalar values, 0-d CPU tensors, seeds).
+// that is a program input (scalar values, 0-d CPU tensors, seeds). Where a view starts is an input too; the key has its
+// offset all the same, since what a program makes of it takes time to find out.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,7 +30,7 @@ struct KeyEqual {
   bool operator()(const Key& a, const Key& b) const;
 };
 
-enum class ArgumentKind { Tensor, TensorList, Scalar, Generator, Attribute };
+enum class ArgumentKind { Tensor, TensorList, Scalar, IntegerList, Generator, Attribute };  // IntegerList: Row::inputs
 
 struct ArgumentFacts {
   std::string name;
@@ -47,7 +48,7 @@ struct ResultSlot {
 };
 
 // What happens to a call before it gets its key: preparation.h.
-enum class Preparation { None, Masks, Range };
+enum class Preparation { None, Masks, Range, Interval };
 
 struct SchemaFacts {
   std::string overload;  // "add.out"
@@ -66,6 +67,10 @@ SchemaFacts facts_of(const c10::FunctionSchema& schema, const ops::Row& row);
 
 // Fills `key` and `tensors` from the arguments.
 void make_key(const SchemaFacts& facts, Arguments arguments, Key& key, TensorRefs& tensors);
+
+// Equal for calls that one program serves, wherever their views start: the key with each offset replaced by the view's
+// form (layout::Placement).
+Key form_of(const SchemaFacts& facts, Arguments arguments);
 
 // True if the argument is the row's identity value, so that the program does without the input.
 bool is_identity(const ArgumentFacts& facts, const c10::IValue& value);

@@ -51,6 +51,8 @@ bool is_elementwise(std::string_view op) {
                                                              "convert",
                                                              "cosine",
                                                              "divide",
+                                                             "dynamic_slice",
+                                                             "dynamic_update_slice",
                                                              "exponential",
                                                              "exponential_minus_one",
                                                              "floor",

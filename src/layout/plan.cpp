@@ -80,6 +80,57 @@ Plan plan(std::vector<Step> steps, int64_t offset, int64_t length) {
   return p;
 }
 
+std::vector<Axis> whole_axes(const Dims& dims) {
+  std::vector<Axis> axes;
+  for (int64_t d : dims) axes.push_back(whole_axis(d));
+  return axes;
+}
+
+Dims lengths_of(const std::vector<Axis>& axes) {
+  Dims lengths;
+  for (const Axis& a : axes) lengths.push_back(a.length);
+  return lengths;
+}
+
+hlo::Values starts_of_all(hlo::Builder& b, const std::vector<Axis>& axes, const hlo::Values& starts) {
+  const hlo::Elem elem = starts.empty() ? index_elem(hlo::product(lengths_of(axes))) : starts[0].elem();
+  hlo::Values all;
+  size_t next = 0;
+  for (const Axis& a : axes) {
+    const bool given = !starts.empty() && a.has_room();
+    all.push_back(given ? starts.at(next++) : b.constant_int(a.start, {elem, {}}));
+  }
+  return all;
+}
+
+hlo::Value read_block(hlo::Builder& b, const hlo::Value& v, const std::vector<Axis>& axes, const hlo::Values& starts) {
+  Dims start, limit, stride, spans;
+  bool strided = false;
+  for (const Axis& a : axes) {
+    start.push_back(a.start);
+    limit.push_back(a.start + a.span());
+    stride.push_back(a.step);
+    spans.push_back(a.span());
+    strided = strided || (a.count > 1 && a.step > 1);
+  }
+  if (starts.empty()) return b.slice(v, start, limit, stride);
+  const hlo::Value window = b.dynamic_slice(v, starts_of_all(b, axes, starts), spans);
+  return strided ? b.slice(window, Dims(spans.size(), 0), spans, stride) : window;
+}
+
+Placement placement(const Layout& l, int64_t length) {
+  Placement p;
+  if (l.numel() == 0) return p;
+  const Plan cut = plan(canonical(l).steps, l.offset, length);
+  for (const Axis& a : cut.axes) {
+    p.form.insert(p.form.end(), {a.length, a.step, a.count});
+    if (a.has_room()) p.starts.push_back(a.start);
+  }
+  // What no axis takes keeps its place.
+  if (cut.rest != Plan::Rest::None) p.form.insert(p.form.end(), {-1, static_cast<int64_t>(cut.rest), cut.rest_offset});
+  return p;
+}
+
 hlo::Value flat_indices(hlo::Builder& b, const std::vector<Step>& steps, int64_t offset, int64_t unit, int64_t length) {
   Dims sizes;
   for (const Step& s : steps) sizes.push_back(s.size);

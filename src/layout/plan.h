@@ -26,6 +26,9 @@ int64_t extent(const std::vector<Step>& steps);
 
 struct Axis {  // start, start + step, ... of an axis of `length`, `count` of them
   int64_t length, start, step, count;
+
+  int64_t span() const { return (count - 1) * step + 1; }
+  bool has_room() const { return span() < length; }  // it could start elsewhere
 };
 
 // `steps` at `offset` of an axis of `length`, cut into axes of which the view takes a (strided) block. What cannot be
@@ -44,12 +47,21 @@ struct Plan {
 };
 Plan plan(std::vector<Step> steps, int64_t offset, int64_t length);
 
+inline Axis whole_axis(int64_t length) { return {length, 0, 1, length}; }
+std::vector<Axis> whole_axes(const Dims& dims);
+Dims lengths_of(const std::vector<Axis>& axes);
+
+// The block of `v` that the axes, one a dim, name. `starts`: nothing, or where it starts along each axis with room.
+hlo::Value read_block(hlo::Builder& b, const hlo::Value& v, const std::vector<Axis>& axes, const hlo::Values& starts);
+// One start a dim, as dynamic slices take them.
+hlo::Values starts_of_all(hlo::Builder& b, const std::vector<Axis>& axes, const hlo::Values& starts);
+
 // The index, in units of `unit`, of each element that `steps` (one at least) names; s32 where it fits; shape
 // [product of sizes, 1].
 hlo::Value flat_indices(hlo::Builder& b, const std::vector<Step>& steps, int64_t offset, int64_t unit, int64_t length);
 
 // Index type for an axis of that length.
-inline hlo::Elem index_elem(int64_t length) { return length > INT32_MAX ? hlo::Elem::S64 : hlo::Elem::S32; }
+inline hlo::Elem index_elem(int64_t length) { return start_elem(length); }
 
 // Throws hlo::Error unless `flat` is one-dimensional and the view lies inside `length`.
 void check_bounds(const char* function, const Layout& l, int64_t length);

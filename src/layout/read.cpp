@@ -9,10 +9,11 @@ namespace {
 
 using hlo::Builder;
 using hlo::Value;
+using hlo::Values;
 
 // Reads of the last axis of `v`, whose other dims are along for the ride. [p..., length] -> [p..., sizes of steps...],
 // perhaps with dims of size 1 more.
-Value read_last(Builder& b, const Value& v, const std::vector<Step>& steps, int64_t offset);
+Value read_last(Builder& b, const Value& v, const std::vector<Step>& steps, int64_t offset, const Values& starts = {});
 
 // Rows of `stride` elements are cut out from `offset` on; the last one may reach past the end and is filled up.
 Value read_misaligned(Builder& b, const Value& v, const std::vector<Step>& steps, int64_t offset) {
@@ -58,23 +59,12 @@ Value read_interleaved(Builder& b, const Value& v, const std::vector<Step>& step
   return read_last(b, b.gather(b.reshape(v, dims), indices, g, out), inner, offset % unit);
 }
 
-Value read_last(Builder& b, const Value& v, const std::vector<Step>& steps, int64_t offset) {
+Value read_last(Builder& b, const Value& v, const std::vector<Step>& steps, int64_t offset, const Values& starts) {
   const Plan p = plan(steps, offset, v.dims().back());
-  Dims dims(v.dims().begin(), v.dims().end() - 1);
-  Dims start(dims.size(), 0), limit = dims, stride(dims.size(), 1);
-  for (const Axis& a : p.axes) {
-    dims.push_back(a.length);
-    start.push_back(a.start);
-    limit.push_back(a.start + (a.count - 1) * a.step + 1);
-    stride.push_back(a.step);
-  }
-  if (p.rest != Plan::Rest::None) {
-    dims.push_back(p.rest_length);
-    start.push_back(0);
-    limit.push_back(p.rest_length);
-    stride.push_back(1);
-  }
-  Value block = b.slice(b.reshape(v, dims), start, limit, stride);
+  std::vector<Axis> axes = whole_axes({v.dims().begin(), v.dims().end() - 1});
+  axes.insert(axes.end(), p.axes.begin(), p.axes.end());
+  if (p.rest != Plan::Rest::None) axes.push_back(whole_axis(p.rest_length));
+  const Value block = read_block(b, b.reshape(v, lengths_of(axes)), axes, starts);
   switch (p.rest) {
     case Plan::Rest::Misaligned:
       return read_misaligned(b, block, p.rest_steps, p.rest_offset);
@@ -88,12 +78,12 @@ Value read_last(Builder& b, const Value& v, const std::vector<Step>& steps, int6
 
 }  // namespace
 
-Value read(Builder& b, const Value& flat, const Layout& l) {
+Value read(Builder& b, const Value& flat, const Layout& l, const Values& starts) {
   if (flat.rank() != 1) throw hlo::Error("[read] the buffer must be one-dimensional, not " + flat.type.str());
   check_bounds("read", l, flat.dims()[0]);
   if (l.numel() == 0) return b.zeros({flat.elem(), l.sizes});
   const Canonical c = canonical(l);
-  const Value sorted = b.reshape(read_last(b, flat, c.steps, l.offset), c.sorted_sizes);
+  const Value sorted = b.reshape(read_last(b, flat, c.steps, l.offset, starts), c.sorted_sizes);
   // From the order of memory to that of the view's dims.
   Dims kept = c.sorted_dims, permutation;
   std::sort(kept.begin(), kept.end());

@@ -10,20 +10,12 @@ using hlo::Builder;
 using hlo::Direction;
 using hlo::Elem;
 using hlo::Value;
+using hlo::Values;
 
 // Writes to the last axis of `old`, whose other dims are along for the ride: [p..., length], and an update with the
 // elements of [p..., sizes of steps...].
-Value write_last(Builder& b, const Value& old, const std::vector<Step>& steps, int64_t offset, const Value& update);
-
-Value read_block(Builder& b, const Value& v, const std::vector<Axis>& axes) {
-  Dims start, limit, stride;
-  for (const Axis& a : axes) {
-    start.push_back(a.start);
-    limit.push_back(a.start + (a.count - 1) * a.step + 1);
-    stride.push_back(a.step);
-  }
-  return b.slice(v, start, limit, stride);
-}
+Value write_last(Builder& b, const Value& old, const std::vector<Step>& steps, int64_t offset, const Value& update,
+                 const Values& starts = {});
 
 // Pred of `dims`: is this index of dim i one of the axis' block?
 Value in_block(Builder& b, const Dims& dims, size_t i, const Axis& a) {
@@ -31,7 +23,7 @@ Value in_block(Builder& b, const Dims& dims, size_t i, const Axis& a) {
   const Value index = b.iota(type, static_cast<int64_t>(i));
   const auto constant = [&](int64_t v) { return b.constant_int(v, type); };
   Value inside = b.compare(Direction::GE, index, constant(a.start));
-  inside = b.logical_and(inside, b.compare(Direction::LT, index, constant(a.start + (a.count - 1) * a.step + 1)));
+  inside = b.logical_and(inside, b.compare(Direction::LT, index, constant(a.start + a.span())));
   if (a.step == 1) return inside;
   const Value phase = b.binary("stablehlo.remainder", index, constant(a.step));
   return b.logical_and(inside, b.compare(Direction::EQ, phase, constant(a.start % a.step)));
@@ -44,7 +36,7 @@ Value write_strided_block(Builder& b, const Value& old, const std::vector<Axis>&
   for (size_t i = 0; i < axes.size(); ++i) {
     const Axis& a = axes[i];
     low.push_back(a.start);
-    high.push_back(a.length - (a.start + (a.count - 1) * a.step + 1));
+    high.push_back(a.length - (a.start + a.span()));
     interior.push_back(a.step - 1);
     if (a.count == a.length) continue;
     const Value inside = in_block(b, old.dims(), i, a);
@@ -53,27 +45,24 @@ Value write_strided_block(Builder& b, const Value& old, const std::vector<Axis>&
   return b.select(mask, b.pad(update, b.zeros({old.elem(), {}}), low, high, interior), old);
 }
 
-Value write_block(Builder& b, const Value& old, const std::vector<Axis>& axes, const Value& update) {
-  Dims counts;
+Value write_block(Builder& b, const Value& old, const std::vector<Axis>& axes, const Value& update,
+                  const Values& starts = {}) {
+  Dims counts, spans;
   bool whole = true, strided = false;
-  hlo::Values starts;
+  std::vector<Axis> within;  // the span's own axes
   for (const Axis& a : axes) {
     counts.push_back(a.count);
+    spans.push_back(a.span());
+    within.push_back({a.span(), 0, a.step, a.count});
     whole = whole && a.count == a.length;
     strided = strided || (a.count > 1 && a.step > 1);
   }
   Value block = b.reshape(update, counts);
   if (whole) return block;
-  if (strided) return write_strided_block(b, old, axes, block);
-  const Elem elem = index_elem(old.type.numel());
-  for (const Axis& a : axes) starts.push_back(b.constant_int(a.start, {elem, {}}));
-  return b.dynamic_update_slice(old, block, starts);
-}
-
-std::vector<Axis> whole_axes(const Dims& dims) {
-  std::vector<Axis> axes;
-  for (int64_t d : dims) axes.push_back({d, 0, 1, d});
-  return axes;
+  if (strided && starts.empty()) return write_strided_block(b, old, axes, block);
+  const Values all = starts_of_all(b, axes, starts);
+  if (strided) block = write_strided_block(b, b.dynamic_slice(old, all, spans), within, block);
+  return b.dynamic_update_slice(old, block, all);
 }
 
 // The rows are cut out from `offset` on, the last one filled up, written to, and put back.
@@ -109,21 +98,20 @@ Value write_interleaved(Builder& b, const Value& old, const std::vector<Step>& s
   return b.scatter(old, indices, b.reshape(update, dims), s);
 }
 
-Value write_last(Builder& b, const Value& old, const std::vector<Step>& steps, int64_t offset, const Value& update) {
+Value write_last(Builder& b, const Value& old, const std::vector<Step>& steps, int64_t offset, const Value& update,
+                 const Values& starts) {
   const Plan p = plan(steps, offset, old.dims().back());
   std::vector<Axis> axes = whole_axes({old.dims().begin(), old.dims().end() - 1});
   axes.insert(axes.end(), p.axes.begin(), p.axes.end());
-  if (p.rest != Plan::Rest::None) axes.push_back({p.rest_length, 0, 1, p.rest_length});
-  Dims dims;
-  for (const Axis& a : axes) dims.push_back(a.length);
-  const Value cut = b.reshape(old, dims);
+  if (p.rest != Plan::Rest::None) axes.push_back(whole_axis(p.rest_length));
+  const Value cut = b.reshape(old, lengths_of(axes));
   Value block = update;
   if (p.rest == Plan::Rest::Misaligned) {
-    block = write_misaligned(b, read_block(b, cut, axes), p.rest_steps, p.rest_offset, update);
+    block = write_misaligned(b, read_block(b, cut, axes, starts), p.rest_steps, p.rest_offset, update);
   } else if (p.rest == Plan::Rest::Interleaved) {
-    block = write_interleaved(b, read_block(b, cut, axes), p.rest_steps, p.rest_offset, update);
+    block = write_interleaved(b, read_block(b, cut, axes, starts), p.rest_steps, p.rest_offset, update);
   }
-  return b.reshape(write_block(b, cut, axes, block), old.dims());
+  return b.reshape(write_block(b, cut, axes, block, starts), old.dims());
 }
 
 void check_write(const Value& flat, int64_t length, const Layout& l, const Value& value) {
@@ -143,7 +131,7 @@ void check_write(const Value& flat, int64_t length, const Layout& l, const Value
 
 }  // namespace
 
-Value write(Builder& b, const Value& flat, int64_t length, const Layout& l, const Value& value) {
+Value write(Builder& b, const Value& flat, int64_t length, const Layout& l, const Value& value, const Values& starts) {
   check_write(flat, length, l, value);
   if (l.numel() == 0) return flat ? flat : b.reshape(value, {length});
   const Canonical c = canonical(l);
@@ -157,7 +145,7 @@ Value write(Builder& b, const Value& flat, int64_t length, const Layout& l, cons
   for (int64_t d : c.sorted_dims) permutation.push_back(std::find(kept.begin(), kept.end(), d) - kept.begin());
   const Value sorted = b.transpose(b.reshape(value, sizes), permutation);
   if (covers(l, length)) return b.reshape(sorted, {length});
-  return write_last(b, flat, c.steps, l.offset, sorted);
+  return write_last(b, flat, c.steps, l.offset, sorted, starts);
 }
 
 }  // namespace tpupilot::layout

@@ -134,7 +134,16 @@ int64_t largest_drawn(Elem elem) {
   return bits >= 63 ? std::numeric_limits<int64_t>::max() : (int64_t{1} << bits) - 1;
 }
 
-// Uniform in [low, high]; a remainder of 64 random bits, as in ATen.
+// Uniform in [low, low + range), a remainder of 64 random bits, as in ATen. Both are 0-d S64; `range` is unsigned.
+Value integers_from(Context& c, const Value& low, const Value& range) {
+  Builder& b = c.b;
+  const Type words{Elem::U64, c.result().dims};
+  const Value bits = b.random_bits(c.random_state(), words);
+  const Value rest = b.binary("stablehlo.remainder", bits, b.broadcast(b.convert(range, Elem::U64), words.dims));
+  return b.add(b.convert(rest, Elem::S64), b.broadcast(low, words.dims));
+}
+
+// Uniform in [low, high]. The bounds follow from the element type.
 Value integers_between(Context& c, int64_t low, int64_t high) {
   Builder& b = c.b;
   const Type words{Elem::U64, c.result().dims};
@@ -152,18 +161,16 @@ Value integers_between(Context& c, int64_t low, int64_t high) {
 }
 
 Values random_integers(Context& c) {
-  const int64_t low = c.has_argument("from") ? c.integer("from") : 0;
-  if (!c.has_argument("to") || !c.given("to")) {
-    // from = the smallest int64 and no end is how ATen says: all 64 bits.
-    const bool all = low == std::numeric_limits<int64_t>::min();
-    return {integers_between(c, low, all ? std::numeric_limits<int64_t>::max() : largest_drawn(c.result().elem))};
-  }
-  const int64_t to = c.integer("to");
-  if (to <= low) {
-    throw hlo::Error("[random_] expects 'from' to be less than 'to', but got from=" + std::to_string(low) +
-                     " >= to=" + std::to_string(to));
-  }
-  return {integers_between(c, low, to - 1)};
+  if (!c.has_argument("to")) return {integers_between(c, 0, largest_drawn(c.result().elem))};
+  Builder& b = c.b;
+  const auto number = [&](int64_t v) { return b.constant_int(v, {Elem::S64, {}}); };
+  const Value low = c.has_argument("from") ? c.scalar("from", Elem::S64) : number(0);
+  if (c.given("to")) return {integers_from(c, low, b.sub(c.scalar("to", Elem::S64), low))};  // wraps as unsigned does
+  // from = the smallest int64 and no end is how ATen says: all 64 bits.
+  const Value all = b.compare(hlo::Direction::EQ, low, number(std::numeric_limits<int64_t>::min()));
+  const Value range = b.add(b.sub(number(largest_drawn(c.result().elem)), low), number(1));
+  const Value all_bits = b.convert(b.random_bits(c.random_state(), {Elem::U64, c.result().dims}), Elem::S64);
+  return {b.select(all, all_bits, integers_from(c, low, b.select(all, number(1), range)))};
 }
 
 // Random words with the position in the low bits, sorted: one operand sorts many times faster than two.
@@ -204,6 +211,8 @@ Row random_row(std::vector<std::string_view> overloads, Emitter emit, std::strin
 }  // namespace
 
 std::vector<Row> random_rows() {
+  Row integers = random_row({"random_", "random_.from", "random_.to"}, random_integers);
+  integers.inputs = {"from", "to"};
   constexpr std::string_view kParameters =
       "parameters are program inputs: values that ATen refuses are not noticed here";
   return {
@@ -217,7 +226,7 @@ std::vector<Row> random_rows() {
       random_row({"exponential_"}, exponential, kParameters),
       random_row({"cauchy_"}, cauchy, kParameters),
       random_row({"geometric_"}, geometric, kParameters),
-      random_row({"random_", "random_.from", "random_.to"}, random_integers),
+      integers,
       random_row({"randperm.generator_out"}, random_permutation),
       random_row({"native_dropout"}, native_dropout),
       {.overloads = {"native_dropout_backward"}, .emit = native_dropout_backward},

@@ -1,5 +1,5 @@
-// What a program finds wrong with the values of its arguments, where ATen raises on the CPU. The program cannot: it says
-// so in one more result, the verdict, which the host reads when it next waits for the device.
+// What a program finds wrong with the values of its arguments, where ATen raises on the CPU. The program cannot: it
+// says so in one more result, the verdict, which the host reads when it next waits for the device.
 #pragma once
 
 #include <optional>

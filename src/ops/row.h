@@ -46,6 +46,7 @@ class Context {
   // ---- scalars that are program inputs: schema types Scalar and float ----
   virtual bool is_scalar(std::string_view name) const = 0;
   virtual Value scalar(std::string_view name, Elem elem) = 0;  // 0-d, converted
+  virtual Values integer_inputs(std::string_view name) = 0;    // of a list under Row::inputs: 0-d S64 each
   virtual ScalarKind scalar_kind(std::string_view name) const = 0;
   // True only when the row lists `name` under Row::identities and the value is that identity.
   virtual bool is_identity(std::string_view name) const = 0;
@@ -116,6 +117,9 @@ struct Row {
 
   // Scalar arguments that decide the form of the program (the order of a norm): part of the key, not an input.
   std::vector<std::string_view> constants = {};
+
+  // Integer arguments (int, int[]) that are program inputs like Scalars: a roll's amounts.
+  std::vector<std::string_view> inputs = {};
 
   // Random rows: how many 128-bit Philox blocks one call draws at most, from the result types; the generator's offset
   // moves on by it.

@@ -27,18 +27,22 @@ Values flip(Context& c) {
   return {x.rank() == 0 || dims.empty() ? x : c.b.reverse(x, dims)};
 }
 
-// x[-shift:] before x[:-shift] along a dim.
-Value rolled(Builder& b, const Value& x, int64_t dim, int64_t shift) {
+// x[-shift:] before x[:-shift] along a dim; `shift` is a 0-d S64. Of x twice in a row, a part that begins there.
+Value rolled(Builder& b, const Value& x, int64_t dim, const Value& shift) {
   const int64_t n = x.dims()[dim];
-  if (n == 0) return x;
-  const int64_t cut = ((-shift) % n + n) % n;
-  if (cut == 0) return x;
-  return b.concatenate({b.slice_dim(x, dim, cut, n), b.slice_dim(x, dim, 0, cut)}, dim);
+  if (x.type.numel() == 0 || n == 1) return x;
+  const Value size = b.constant_int(n, shift.type);
+  const Value rest = b.binary("stablehlo.remainder", b.neg(shift), size);  // in (-n, n)
+  Values starts(x.dims().size(), b.zeros(shift.type));
+  starts[static_cast<size_t>(dim)] =
+      b.select(b.compare(hlo::Direction::LT, rest, b.zeros(rest.type)), b.add(rest, size), rest);
+  return b.dynamic_slice(b.concatenate({x, x}, dim), starts, x.dims());
 }
 
 Values roll(Context& c) {
   Value x = c.tensor("self");
-  const Dims shifts = c.integers("shifts"), dims = c.integers("dims");
+  const Values shifts = c.integer_inputs("shifts");
+  const Dims dims = c.integers("dims");
   const Dims shape = x.dims();
   if (dims.empty()) return {c.b.reshape(rolled(c.b, c.b.reshape(x, {x.type.numel()}), 0, shifts.at(0)), shape)};
   for (size_t i = 0; i < dims.size(); ++i) x = rolled(c.b, x, hlo::wrap_dim(dims[i], x.rank()), shifts.at(i));
@@ -88,7 +92,7 @@ std::vector<Row> shape_rows() {
   return {
       {.overloads = {"cat.out"}, .emit = cat},
       {.overloads = {"flip"}, .emit = flip},
-      {.overloads = {"roll"}, .emit = roll},
+      {.overloads = {"roll"}, .emit = roll, .inputs = {"shifts"}},
       {.overloads = {"channel_shuffle"}, .emit = channel_shuffle},
       {.overloads = {"unfold_backward"}, .emit = unfold_backward},
   };

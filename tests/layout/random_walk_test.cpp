@@ -34,6 +34,17 @@ class Walk {
     return l;
   }
 
+  // A view of the same form somewhere else, if a few tries find one; else `l`.
+  Layout elsewhere(Layout l, int64_t length) {
+    const Dims form = placement(l, length).form;
+    for (int tries = 0; tries < 20; ++tries) {
+      Layout moved = l;
+      moved.offset = below(length);
+      if (end(moved) <= length && placement(moved, length).form == form) return moved;
+    }
+    return l;
+  }
+
  private:
   Layout base(int64_t length) {  // some factorisation of a part of the buffer
     Dims sizes;
@@ -97,6 +108,16 @@ std::string text_of(const Layout& l, int64_t length) {
          std::to_string(l.offset) + " of " + std::to_string(length);
 }
 
+// Start inputs of a program, and what they are given for a view.
+hlo::Values start_parameters(Builder& b, const Layout& l, int64_t length, std::vector<Array>& inputs) {
+  hlo::Values starts;
+  for (const int64_t start : placement(l, length).starts) {
+    starts.push_back(b.parameter({start_elem(length), {}}));
+    inputs.push_back(Array::of(starts.back().type, std::vector<int32_t>{static_cast<int32_t>(start)}));
+  }
+  return starts;
+}
+
 TEST(RandomWalk, Reads) {
   Walk walk(20261201);
   for (int module = 0; module < kModules; ++module) {
@@ -141,6 +162,37 @@ TEST(RandomWalk, Writes) {
       EXPECT_EQ(values[i].as<float>(), write_on_host(memory, views[i], news)) << text_of(views[i], length);
     }
   }
+}
+
+TEST(RandomWalk, AProgramServesAllViewsOfItsForm) {
+  Walk walk(3);
+  int moved = 0;
+  for (int module = 0; module < kModules; ++module) {
+    const int64_t length = walk.between(8, kLongestBase);
+    const std::vector<float> memory = counting(length, 1), news = counting(kLargestView, -1000);
+    Builder b;
+    const Value flat = b.parameter({Elem::F32, {length}}), pool = b.parameter({Elem::F32, {kLargestView}});
+    std::vector<Array> inputs{Array::of(flat.type, memory), Array::of(pool.type, news)};
+    std::vector<Layout> views;
+    hlo::Values results;  // a read and a write of each
+    while (views.size() < kViewsOfAModule / 2) {
+      const Layout l = walk.view(length);
+      if (overlaps_on_host(l) || covers(l, length)) continue;
+      const Layout made_for = walk.elsewhere(l, length);
+      moved += made_for == l ? 0 : 1;
+      views.push_back(l);
+      const hlo::Values starts = start_parameters(b, l, length, inputs);
+      const Value update = b.reshape(b.slice_dim(pool, 0, 0, l.numel()), l.sizes);
+      results.push_back(read(b, flat, made_for, starts));
+      results.push_back(write(b, flat, length, made_for, update, starts));
+    }
+    const auto values = test::evaluate(b, results, inputs, pjrt::test_options());
+    for (size_t i = 0; i < views.size(); ++i) {
+      EXPECT_EQ(values[2 * i].as<float>(), read_on_host(memory, views[i])) << text_of(views[i], length);
+      EXPECT_EQ(values[2 * i + 1].as<float>(), write_on_host(memory, views[i], news)) << text_of(views[i], length);
+    }
+  }
+  EXPECT_GT(moved, 200);
 }
 
 TEST(RandomWalk, TheQueriesAgreeWithTheModel) {

@@ -38,6 +38,14 @@ class LayerContext final : public ops::Context {
     const auto& s = get<LayerCall::Scalar>(name);
     return b.convert(input(std::string(name), array({s.is_integer ? Elem::S64 : Elem::F64, {}}, {s.value})), elem);
   }
+  hlo::Values integer_inputs(std::string_view name) override {
+    hlo::Values values;
+    for (const int64_t v : get<hlo::Dims>(name)) {
+      const std::string key = std::string(name) + std::to_string(values.size());
+      values.push_back(input(key, array({Elem::S64, {}}, {static_cast<double>(v)})));
+    }
+    return values;
+  }
   ops::ScalarKind scalar_kind(std::string_view name) const override {
     return get<LayerCall::Scalar>(name).is_integer ? ops::ScalarKind::Int : ops::ScalarKind::Float;
   }

@@ -55,6 +55,7 @@ class Operands final : public ops::Context {
 
   std::vector<std::optional<Value>> tensors(std::string_view) override { throw unasked(); }
   Value scalar(std::string_view, Elem) override { throw unasked(); }
+  hlo::Values integer_inputs(std::string_view) override { throw unasked(); }
   bool is_identity(std::string_view) const override { throw unasked(); }
   double constant(std::string_view) const override { throw unasked(); }
   int64_t integer(std::string_view) const override { throw unasked(); }
