@@ -1,6 +1,7 @@
 // One boxed kernel for every row of the op table, and its registration. A call makes its key; a known key runs its
 // program; an unknown one is built. Nothing here knows any op by name.
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/_linalg_check_errors.h>
 #include <c10/util/flat_hash_map.h>
 #include <torch/library.h>
 
@@ -29,7 +30,8 @@ class RowKernel final : public c10::OperatorKernel {
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
     if (!known_.load(std::memory_order_acquire)) learn(op);  // call_once costs 20 ns on every call
     try {
-      call(stack);
+      if (overload_.row->checks_errors_as.empty()) return call(stack);
+      call_and_check(stack);
     } catch (const c10::Error&) {
       throw;  // already says it in torch's words
     } catch (const std::exception& error) {
@@ -38,6 +40,15 @@ class RowKernel final : public c10::OperatorKernel {
   }
 
  private:
+  // Raises for LAPACK's info if the call asks for it. Reads it on the host.
+  void call_and_check(torch::jit::Stack* stack) {
+    const SchemaFacts& facts = overload_.facts;
+    const auto first = stack->end() - static_cast<std::ptrdiff_t>(facts.arguments.size());
+    const bool checks = first[facts.index_of("check_errors")].toBool(), is_matrix = first->toTensor().dim() == 2;
+    call(stack);
+    if (checks) at::_linalg_check_errors(stack->back().toTensor(), overload_.row->checks_errors_as, is_matrix);
+  }
+
   void call(torch::jit::Stack* stack) {
     if (overload_.facts.preparation != Preparation::None) prepare(overload_.facts, stack);
     const size_t count = overload_.facts.arguments.size();
