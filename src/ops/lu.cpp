@@ -40,7 +40,7 @@ Values unpacked(Context& c, const Expr& factors, const Expr& pivots, bool data, 
 }
 
 Values lu_decomposition(Context& c) {
-  check_pivots(c, "linalg.lu");
+  check_pivots(c, "linalg.lu_factor");
   const Lu lu = factored(as_batch(expr(c, c.tensor("A"))));
   return unpacked(c, lu.factors, lu.pivots, true, true);
 }
@@ -63,14 +63,6 @@ Values lu_solve(Context& c) {
                         as_batch(expr(c, c.tensor("B")), batch), c.boolean("left"), c.boolean("adjoint"))};
 }
 
-// ATen factors the transpose of a real matrix that is contiguous: the formulas of the derivatives count on it.
-bool uses_transpose(Context& c) { return c.is_contiguous("A") && !hlo::is_complex(c.tensor("A").elem()); }
-
-Lu factored_as_aten(Context& c) {
-  const Expr a = as_batch(expr(c, c.tensor("A")));
-  return factored(uses_transpose(c) ? transposed(a) : a);
-}
-
 Values solve_ex(Context& c) {
   const Expr a = expr(c, c.tensor("A")), b = expr(c, c.tensor("B"));
   const Dims own = batch_of(a.v.type);
@@ -79,15 +71,14 @@ Values solve_ex(Context& c) {
   const bool is_vector = b.v.rank() == 1 || (b.v.rank() == a.v.rank() - 1 && b.v.dims() == vectors);
   Dims batch = c.result().dims;
   batch.resize(batch.size() - (is_vector ? 1 : 2));
-  const Lu lu = factored_as_aten(c);
+  const Lu lu = factored(as_batch(a));
   Dims column = b.v.dims();
   if (is_vector) column.push_back(1);
   Dims lu_dims = own;
   lu_dims.insert(lu_dims.end(), {a.v.dims().back(), a.v.dims().back()});
   const Expr factors = as_batch(reshape(lu.factors, lu_dims), batch);
   const Expr pivots = flat_pivots(reshape(lu.pivots, vectors), batch);
-  const Expr x =
-      solve_with_lu(factors, pivots, as_batch(reshape(b, column), batch), c.boolean("left"), uses_transpose(c));
+  const Expr x = solve_with_lu(factors, pivots, as_batch(reshape(b, column), batch), c.boolean("left"), false);
   return {x, lu.factors, lu.pivots, lu.info};
 }
 
@@ -96,6 +87,13 @@ Values inverse(Context& c) {
   const Lu lu = factored(a);
   const Expr identity = identity_matrix(a, a.v.dims()[0], a.v.dims()[1]);
   return {solve_with_lu(lu.factors, lu.pivots, identity, true, false), lu.info};
+}
+
+// For determinants ATen factors the transpose of a real matrix that is contiguous: their derivatives count on it.
+Lu factored_for_determinant(Context& c) {
+  const Expr a = as_batch(expr(c, c.tensor("A")));
+  const bool of_transpose = c.is_contiguous("A") && !hlo::is_complex(a.v.elem());
+  return factored(of_transpose ? transposed(a) : a);
 }
 
 Expr diagonal(const Expr& x) {  // [batch, n]
@@ -118,12 +116,12 @@ Expr sign_of_swaps(const Lu& lu, Elem elem) {
 }
 
 Values det(Context& c) {
-  const Lu lu = factored_as_aten(c);
+  const Lu lu = factored_for_determinant(c);
   return {multiplied_over_row(diagonal(lu.factors)) * sign_of_swaps(lu, lu.factors.v.elem()), lu.factors, lu.pivots};
 }
 
 Values slogdet(Context& c) {
-  const Lu lu = factored_as_aten(c);
+  const Lu lu = factored_for_determinant(c);
   const Expr u = diagonal(lu.factors), size = abs(u);
   const Expr signs = apply("stablehlo.sign", u);
   const Expr sign = multiplied_over_row(signs) * sign_of_swaps(lu, u.v.elem());
