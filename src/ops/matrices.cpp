@@ -96,7 +96,7 @@ Expr padded(const Expr& x, int64_t m, int64_t n) {
   return {x.b, x.b->pad(x, x.b->zeros({x.v.elem(), {}}), {0, 0, 0}, {0, m - dims[1], n - dims[2]}, {0, 0, 0})};
 }
 
-Expr solve_triangular(Expr a, Expr b, Triangle t, bool left) {
+Expr solve_triangular(const Expr& a, const Expr& b, Triangle t, bool left) {
   if (b.v.type.numel() == 0) return b;
   if (!left) {
     return transposed(solve_triangular(transposed(a), transposed(b), {.upper = !t.upper, .unit = t.unit}));

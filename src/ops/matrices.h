@@ -34,6 +34,6 @@ Expr s64(const Expr& like, int64_t v);             // 0-d
 Expr padded(const Expr& x, int64_t m, int64_t n);  // with zeros, at the ends
 
 // X with A X = B (X A = B with `left` false). Only the triangle of A is read.
-Expr solve_triangular(Expr a, Expr b, Triangle triangle, bool left = true);
+Expr solve_triangular(const Expr& a, const Expr& b, Triangle triangle, bool left = true);
 
 }  // namespace tpupilot::ops
