@@ -172,3 +172,11 @@ def test_out_tensors_of_another_size_and_layout():
     torch.testing.assert_close(rows.cpu(), torch.linalg.cholesky(a))
     torch.cholesky(a.to("tpu"), out=out)
     torch.testing.assert_close(out.cpu(), torch.cholesky(a))
+
+
+def test_lazily_conjugated_operands():
+    a, b = positive(3, (), torch.complex128), matrices(3, 2, dtype=torch.complex128)
+    x, y = a.to("tpu"), b.to("tpu")
+    torch.testing.assert_close(torch.mm(x.mH, y).cpu(), torch.mm(a.mH, b))
+    solved = torch.linalg.solve_triangular(x.mH, y, upper=True).cpu()
+    torch.testing.assert_close(solved, torch.linalg.solve_triangular(a.mH, b, upper=True))
