@@ -127,6 +127,10 @@ bool CallContext::is_wrapped_number(std::string_view name) const {
   return tensor != nullptr && tensor->unsafeGetTensorImpl()->is_wrapped_number();
 }
 
+bool CallContext::is_contiguous(std::string_view name) const {
+  return tensors_[first_ordinal_[index(name)]]->is_contiguous();
+}
+
 Elem CallContext::default_elem() const { return elem_of(c10::get_default_dtype_as_scalartype()); }
 
 Value CallContext::scalar(std::string_view name, Elem elem) {

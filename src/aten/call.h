@@ -26,6 +26,7 @@ class CallContext final : public ops::Context {
   ops::Value tensor(std::string_view name) override;
   std::vector<std::optional<ops::Value>> tensors(std::string_view name) override;
   bool is_wrapped_number(std::string_view name) const override;
+  bool is_contiguous(std::string_view name) const override;
   ops::Elem default_elem() const override;
   bool is_scalar(std::string_view name) const override;
   ops::Value scalar(std::string_view name, ops::Elem elem) override;

@@ -4,11 +4,15 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/CPUFallback.h>
+#include <ATen/native/LinearAlgebraUtils.h>
+#include <ATen/ops/_linalg_check_errors.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/eq.h>
 #include <ATen/ops/index.h>
+#include <ATen/ops/linalg_cholesky_ex.h>
 #include <ATen/ops/nonzero.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_as_complex_native.h>
@@ -134,6 +138,23 @@ bool equal(const at::Tensor& self, const at::Tensor& other) {
   return self.sizes() == other.sizes() && self.eq(other).all().item<bool>();
 }
 
+// ---- older names of ops that report a failure: the host reads whether there was one ----
+at::Tensor checked_cholesky(const at::Tensor& self, bool upper) {
+  at::native::squareCheckInputs(self, "cholesky");
+  if (self.numel() == 0) return at::empty_like(self, at::MemoryFormat::Contiguous);
+  const auto [factor, info] = at::linalg_cholesky_ex(self, upper);
+  at::_linalg_check_errors(info, "cholesky", self.dim() == 2);
+  return factor;
+}
+
+at::Tensor& cholesky_out(const at::Tensor& self, bool upper, at::Tensor& out) {
+  TORCH_CHECK(out.scalar_type() == self.scalar_type(), "cholesky: Expected result to be safely castable from ",
+              self.scalar_type(), " dtype, but got result with dtype ", out.scalar_type());
+  const at::Tensor factor = checked_cholesky(self, upper);
+  resize_tensor(out, factor.sizes());
+  return out.copy_(factor);
+}
+
 // ---- an op without a row ----
 std::atomic<FallbackPolicy> policy{FallbackPolicy::Error};
 
@@ -208,6 +229,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("masked_select", TORCH_FN(select_by_mask));
   m.impl("masked_select.out", TORCH_FN(masked_select_out));
   m.impl("equal", TORCH_FN(equal));
+  m.impl("cholesky", TORCH_FN(checked_cholesky));
+  m.impl("cholesky.out", TORCH_FN(cholesky_out));
 }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&no_row>()); }

@@ -1,6 +1,7 @@
 // One boxed kernel for every row of the op table, and its registration. A call makes its key; a known key runs its
 // program; an unknown one is built. Nothing here knows any op by name.
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/_linalg_check_errors.h>
 #include <c10/util/flat_hash_map.h>
 #include <torch/library.h>
 
@@ -29,7 +30,8 @@ class RowKernel final : public c10::OperatorKernel {
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
     if (!known_.load(std::memory_order_acquire)) learn(op);  // call_once costs 20 ns on every call
     try {
-      call(stack);
+      if (overload_.row->checks_errors_as.empty()) return call(stack);
+      call_and_check(stack);
     } catch (const c10::Error&) {
       throw;                                     // already says it in torch's words
     } catch (const std::runtime_error& error) {  // of ours
@@ -42,7 +44,27 @@ class RowKernel final : public c10::OperatorKernel {
   }
 
  private:
+  // Raises for LAPACK's info if the call asks for it. Reads it on the host.
+  void call_and_check(torch::jit::Stack* stack) {
+    const SchemaFacts& facts = overload_.facts;
+    const auto first = stack->end() - static_cast<std::ptrdiff_t>(facts.arguments.size());
+    const bool checks = first[facts.index_of("check_errors")].toBool(), is_matrix = first->toTensor().dim() == 2;
+    call(stack);
+    if (checks) at::_linalg_check_errors(stack->back().toTensor(), overload_.row->checks_errors_as, is_matrix);
+  }
+
+  // Core lets lazily conjugated operands of products and triangular systems through to the kernels.
+  void resolve_conjugates(torch::jit::Stack* stack) {
+    const std::vector<ArgumentFacts>& facts = overload_.facts.arguments;
+    c10::IValue* values = stack->data() + stack->size() - facts.size();
+    for (size_t i = 0; i < facts.size(); ++i) {
+      if (facts[i].kind != ArgumentKind::Tensor || facts[i].written || !values[i].isTensor()) continue;
+      if (const at::Tensor& t = values[i].toTensor(); t.defined() && t.is_conj()) values[i] = t.resolve_conj();
+    }
+  }
+
   void call(torch::jit::Stack* stack) {
+    resolve_conjugates(stack);
     if (overload_.facts.preparation != Preparation::None) prepare(overload_.facts, stack);
     const size_t count = overload_.facts.arguments.size();
     const Arguments arguments(stack->data() + stack->size() - count, count);

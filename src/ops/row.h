@@ -40,6 +40,8 @@ class Context {
   virtual Value tensor(std::string_view name) = 0;
   virtual std::vector<std::optional<Value>> tensors(std::string_view name) = 0;  // Tensor[] and Tensor?[]
   virtual bool is_wrapped_number(std::string_view name) const = 0;               // a Python scalar that became a tensor
+  // Its strides are the row-major ones. For ops whose results depend on it in ATen.
+  virtual bool is_contiguous(std::string_view) const { return true; }
 
   virtual Elem default_elem() const = 0;  // torch.get_default_dtype(): what a Python float is when it decides alone
 
@@ -127,6 +129,9 @@ struct Row {
   // Tensor arguments that the op changes although the schema does not say so (batch norm's running statistics). The
   // emitter returns one value for each that is given, after the schema's results.
   std::vector<std::string_view> mutates = {};
+  // For overloads with an argument check_errors: the name under which a nonzero last result (LAPACK's info) is reported
+  // when it is true.
+  std::string_view checks_errors_as = {};
   // Results whose value is left undefined by the call (uninitialised), or other remarks for the support matrix.
   std::string_view remark = {};
 };
@@ -153,5 +158,8 @@ std::vector<Row> random_rows();
 std::vector<Row> optimizer_rows();
 std::vector<Row> recurrent_rows();
 std::vector<Row> sort_rows();
+std::vector<Row> linalg_rows();
+std::vector<Row> cholesky_rows();
+std::vector<Row> lu_rows();
 
 }  // namespace tpupilot::ops
