@@ -133,6 +133,7 @@ hlo::Values emit(const Overload& overload, CallContext& call, Arguments argument
       }
       return call.flat(call.ordinal_of(r.slot.argument) + std::max(r.slot.element, 0));
     };
+    if (to != nullptr) v = with_lazy_bits(call.b, v, *to);
     flats.push_back(store(call.b, v, r, to, old));
     if (storage != nullptr) written.insert_or_assign(storage, flats.back());
   }

@@ -137,5 +137,6 @@ std::vector<Row> random_rows();
 std::vector<Row> optimizer_rows();
 std::vector<Row> recurrent_rows();
 std::vector<Row> sort_rows();
+std::vector<Row> fft_rows();
 
 }  // namespace tpupilot::ops
