@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/complex.h"
 #include "ops/promote.h"
 #include "ops/scan.h"
 
@@ -220,12 +221,14 @@ Emitter running_extremum(Extremum which) {
 // log(exp(x) + exp(y)); equal infinities stay.
 Value add_logarithms(Builder& b, const Value& later, const Value& earlier) {
   const Expr x{&b, later}, y{&b, earlier};
+  if (hlo::is_complex(x.v.elem())) return complex_logaddexp(x, y);
   const Expr same = equal(x, y) & equal(abs(x), kInfinity);
   return where(same, x, maximum(x, y) + log1p(exp(-abs(x - y))));
 }
 Values logcumsumexp(Context& c) {
   const Line l = line(c, hlo::compute_elem(c.tensor("self").elem()));
-  if (!hlo::is_float(l.x.elem())) throw hlo::Error("[logcumsumexp] not implemented for " + l.x.type.str());
+  if (!hlo::is_float(l.x.elem()) && !hlo::is_complex(l.x.elem()))
+    throw hlo::Error("[logcumsumexp] not implemented for " + l.x.type.str());
   const auto combine = [&c](const Value& later, const Value& earlier) { return add_logarithms(c.b, later, earlier); };
   return {finished(c, scan_by_steps(c.b, combine, l.x, c.b.constant(-kInfinity, {l.x.elem(), {}}), l.dim))};
 }
