@@ -5,6 +5,7 @@
 #include "aten/cell.h"
 #include "aten/element.h"
 #include "layout/layout.h"
+#include "ops/complex.h"
 
 namespace tpupilot::aten {
 
@@ -85,22 +86,31 @@ const ops::Values& CallContext::starts(int ordinal) {
   return *known;
 }
 
+Value with_lazy_bits(hlo::Builder& b, const Value& value, const at::Tensor& tensor) {
+  Value v = value;
+  if (tensor.is_conj()) v = ops::conj({&b, v});
+  if (tensor.is_neg()) v = b.neg(v);
+  return v;
+}
+
 Value CallContext::read(int ordinal) {
   Value& known = reads_[ordinal];
-  if (known) return known;
+  if (!known) known = with_lazy_bits(b, stored(ordinal), *tensors_[ordinal]);
+  return known;
+}
+
+Value CallContext::stored(int ordinal) {
   const at::Tensor& tensor = *tensors_[ordinal];
   if (tensor.device().is_privateuseone()) {
     const Value whole = flat(ordinal);
-    known = layout::read(b, whole, layout_of(tensor), starts(ordinal));
-    return known;
+    return layout::read(b, whole, layout_of(tensor), starts(ordinal));
   }
   TORCH_CHECK(tensor.device().is_cpu() && tensor.dim() == 0, "[", facts_.overload,
               "] expected all tensors to be on the same device, but found a ", tensor.device(), " tensor of shape ",
               tensor.sizes(), " beside tensors on the tpu; move it with .to('tpu')");
   const Elem elem = elem_of(tensor.scalar_type());
-  known =
-      recorder_ != nullptr ? recorder_->host_scalar(tensor) : add_input({Input::HostTensor, ordinal, elem}, {elem, {}});
-  return known;
+  return recorder_ != nullptr ? recorder_->host_scalar(tensor)
+                              : add_input({Input::HostTensor, ordinal, elem}, {elem, {}});
 }
 
 Value CallContext::tensor(std::string_view name) {

@@ -16,6 +16,10 @@ struct Input {
   int64_t start = 0;
 };
 
+// `value` conjugated if the tensor's conjugate bit is set, negated if its negative bit is: what memory holds -> what
+// the tensor is, and back. Core resolves the bits before it calls most ops; matrix products and `_copy_from` get them.
+ops::Value with_lazy_bits(hlo::Builder& b, const ops::Value& value, const at::Tensor& tensor);
+
 class CallContext final : public ops::Context {
  public:
   CallContext(hlo::Builder& builder, const SchemaFacts& facts, Arguments arguments, const TensorRefs& tensors,
@@ -58,6 +62,7 @@ class CallContext final : public ops::Context {
   int index(std::string_view name) const;
   const c10::IValue& value(std::string_view name) const { return arguments_[index(name)]; }
   ops::Value read(int ordinal);
+  ops::Value stored(int ordinal);  // before the lazy bits
   ops::Value add_input(Input input, hlo::Type type);
 
   const SchemaFacts& facts_;

@@ -59,6 +59,15 @@ at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, std::op
   return at::Tensor(at::detail::empty_strided_generic(sizes, strides, allocator(), kKeys, checked_dtype(dtype)));
 }
 
+// Zeros that are never written, as forward-mode and sgn's derivatives make them: core serves most ops by their dispatch
+// key alone. Its storage stays without a buffer until something reads it.
+at::Tensor efficient_zero_tensor(at::IntArrayRef sizes, std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
+                                 std::optional<at::Device> device, std::optional<bool>) {
+  const c10::DeviceGuard guard(device_or_current(device));
+  constexpr c10::DispatchKeySet keys{c10::DispatchKey::PrivateUse1, c10::DispatchKey::ZeroTensor};
+  return at::Tensor(at::detail::empty_generic(sizes, allocator(), keys, checked_dtype(dtype), std::nullopt));
+}
+
 // ---- aliases: core's own kernels, which only touch sizes and strides ----
 at::Tensor as_strided(const at::Tensor& self, at::IntArrayRef sizes, at::IntArrayRef strides,
                       std::optional<int64_t> offset) {
@@ -211,6 +220,7 @@ FallbackPolicy fallback_policy() { return policy; }
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("empty.memory_format", TORCH_FN(empty));
   m.impl("empty_strided", TORCH_FN(empty_strided));
+  m.impl("_efficientzerotensor", TORCH_FN(efficient_zero_tensor));
   m.impl("as_strided", TORCH_FN(as_strided));
   m.impl("view", TORCH_FN(at::native::view));
   m.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));

@@ -101,16 +101,16 @@ void copy_on_device(const at::Tensor& dst, const at::Tensor& src) {
 
 at::Tensor copy_from(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
   return translated("copy_", [&]() -> at::Tensor {
-    if (src.is_conj() || src.is_neg() || dst.is_conj() || dst.is_neg()) {
+    if (on_device(src) && src.device() == dst.device()) {
+      if (dst.numel() != 0) copy_on_device(dst, src);
+    } else if (src.is_conj() || src.is_neg() || dst.is_conj() || dst.is_neg()) {
       copy_with_bits(src, dst, non_blocking);
     } else if (!on_device(src)) {
       to_device(src, dst);
     } else if (!on_device(dst)) {
       to_host(src, dst);
-    } else if (src.device() != dst.device()) {
+    } else {
       between_devices(src, dst);
-    } else if (dst.numel() != 0) {
-      copy_on_device(dst, src);
     }
     return dst;
   });

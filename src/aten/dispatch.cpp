@@ -53,18 +53,7 @@ class RowKernel final : public c10::OperatorKernel {
     if (checks) at::_linalg_check_errors(stack->back().toTensor(), overload_.row->checks_errors_as, is_matrix);
   }
 
-  // Core lets lazily conjugated operands of products and triangular systems through to the kernels.
-  void resolve_conjugates(torch::jit::Stack* stack) {
-    const std::vector<ArgumentFacts>& facts = overload_.facts.arguments;
-    c10::IValue* values = stack->data() + stack->size() - facts.size();
-    for (size_t i = 0; i < facts.size(); ++i) {
-      if (facts[i].kind != ArgumentKind::Tensor || facts[i].written || !values[i].isTensor()) continue;
-      if (const at::Tensor& t = values[i].toTensor(); t.defined() && t.is_conj()) values[i] = t.resolve_conj();
-    }
-  }
-
   void call(torch::jit::Stack* stack) {
-    resolve_conjugates(stack);
     if (overload_.facts.preparation != Preparation::None) prepare(overload_.facts, stack);
     const size_t count = overload_.facts.arguments.size();
     const Arguments arguments(stack->data() + stack->size() - count, count);

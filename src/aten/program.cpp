@@ -137,6 +137,7 @@ hlo::Values emit(const Overload& overload, CallContext& call, Arguments argument
       return call.flat(ordinal());
     };
     const auto starts = [&]() -> const hlo::Values& { return call.starts(ordinal()); };
+    if (to != nullptr) v = with_lazy_bits(call.b, v, *to);
     flats.push_back(store(call.b, v, r, to, old, starts));
     if (storage != nullptr) written.insert_or_assign(storage, flats.back());
   }

@@ -84,8 +84,9 @@ void add_tensor(Key& key, const at::Tensor* tensor, Place place) {
   const auto* impl = tensor->unsafeGetTensorImpl();
   const auto sizes = impl->sizes();
   const uint64_t dtype = static_cast<uint64_t>(impl->dtype().toScalarType());
-  const uint64_t head =
-      dtype << 8 | static_cast<uint64_t>(sizes.size()) << 16 | uint64_t{impl->is_wrapped_number()} << 40;
+  const uint64_t head = dtype << 8 | static_cast<uint64_t>(sizes.size()) << 16 |
+                        uint64_t{impl->is_wrapped_number()} << 40 | uint64_t{tensor->is_conj()} << 41 |
+                        uint64_t{tensor->is_neg()} << 42;
   if (!impl->device().is_privateuseone()) {
     key.push_back(head | kCpuScalar);
     return;

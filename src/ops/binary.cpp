@@ -3,6 +3,7 @@
 #include <numbers>
 #include <numeric>
 
+#include "ops/complex.h"
 #include "ops/promote.h"
 
 namespace tpupilot::ops {
@@ -47,9 +48,6 @@ Expr rsub(Context& c) { return other(c) - times(c, self(c), "alpha"); }
 Expr addcmul(Context& c) {
   return operand(c, "self") + times(c, operand(c, "tensor1"), "value") * operand(c, "tensor2");
 }
-Expr addcdiv(Context& c) {
-  return operand(c, "self") + times(c, operand(c, "tensor1"), "value") / operand(c, "tensor2");
-}
 
 // ---- division ----
 Expr truncated(const Expr& x) { return where(x < 0, apply("stablehlo.ceil", x), apply("stablehlo.floor", x)); }
@@ -82,7 +80,11 @@ Expr divisor(Context& c) {
   return y;
 }
 
-Expr divide(Context& c) { return self(c) / other(c); }
+Expr quotient(const Expr& x, const Expr& y) { return hlo::is_complex(x.v.elem()) ? complex_divide(x, y) : x / y; }
+Expr divide(Context& c) { return quotient(self(c), other(c)); }
+Expr addcdiv(Context& c) {
+  return operand(c, "self") + quotient(times(c, operand(c, "tensor1"), "value"), operand(c, "tensor2"));
+}
 Expr divide_rounded(Context& c) {
   if (!c.given("rounding_mode")) return divide(c);
   if (c.string("rounding_mode") == "floor") return floor_division(self(c), divisor(c));
@@ -114,7 +116,16 @@ Expr integer_power(const Expr& base, const Expr& exponent) {
       });
   return of(out[2]);
 }
+// Exponents that pow_tensor_scalar_optimized_kernel computes by other means, which a program must ask for.
+Expr complex_power_by_scalar(const Expr& x, const Expr& y) {
+  const Expr square = x * x;
+  Expr value = where(equal(y, -2), complex_reciprocal(square), complex_power(x, y));
+  value = where(equal(y, -1), complex_reciprocal(x), where(equal(y, -0.5), complex_rsqrt(x), value));
+  value = where(equal(y, 3), square * x, where(equal(y, 2), square, value));
+  return where(equal(y, 0), 1, where(equal(y, 1), x, where(equal(y, 0.5), complex_sqrt(x), value)));
+}
 Expr power(const Expr& x, const Expr& y) {
+  if (hlo::is_complex(x.v.elem())) return complex_power(x, y);
   if (!integral(x)) return apply("stablehlo.power", x, y);
   if (hlo::is_unsigned(x.v.elem())) return integer_power(x, y);
   // A negative exponent leaves only 1 and -1.
@@ -124,7 +135,9 @@ Expr power(const Expr& x, const Expr& y) {
   return where(y < 0, negative, integer_power(x, where(y < 0, number(y, 0), y)));
 }
 Expr pow(Context& c) {
-  return power(operand_of_two(c, "self", "self", "exponent"), operand_of_two(c, "exponent", "self", "exponent"));
+  const Expr x = operand_of_two(c, "self", "self", "exponent"), y = operand_of_two(c, "exponent", "self", "exponent");
+  if (hlo::is_complex(x.v.elem()) && c.is_scalar("exponent")) return complex_power_by_scalar(x, y);
+  return power(x, y);
 }
 
 // ---- extrema: NaN wins, but for fmax and fmin ----
@@ -172,6 +185,7 @@ Expr same_infinity(const Expr& x, const Expr& y) {
 }
 Expr logaddexp(Context& c) {
   const Expr x = self(c), y = other(c);
+  if (hlo::is_complex(x.v.elem())) return complex_logaddexp(x, y);
   return where(same_infinity(x, y), x, maximum(x, y) + log1p(exp(-abs(x - y))));
 }
 Expr logaddexp2(Context& c) {
@@ -191,8 +205,7 @@ Expr nextafter(Context& c) {
 Expr polar(Context& c) {
   const Type part = c.result().with(hlo::real_of(c.result().elem));
   const Expr length = operand(c, "abs", part.elem, part.dims), angle = operand(c, "angle", part.elem, part.dims);
-  const Expr real = length * apply("stablehlo.cosine", angle), imag = length * apply("stablehlo.sine", angle);
-  return {&c.b, c.b.op("stablehlo.complex", {real, imag}, c.result())};
+  return complex(length * apply("stablehlo.cosine", angle), length * apply("stablehlo.sine", angle));
 }
 
 // ---- greatest common divisor: Euclid's remainders until all are 0 ----

@@ -1,6 +1,7 @@
 // Tensors made from numbers and positions.
 #include <algorithm>
 
+#include "ops/complex.h"
 #include "ops/indexing.h"
 #include "ops/promote.h"
 #include "ops/sorting.h"
@@ -63,15 +64,16 @@ Emitter triangle(Direction keep) {
 // base ^ (start + i * step), as at::native::logspace_out.
 Values logspace(Context& c) {
   const Type& out = c.result();
-  if (hlo::is_complex(out.elem)) throw hlo::Error("[logspace] not implemented for " + out.str());
-  const Type wide = out.with(Elem::F64);
+  const Type wide = out.with(hlo::is_complex(out.elem) ? Elem::C128 : Elem::F64);
+  const auto power = [](const Expr& x, const Expr& y) {
+    return hlo::is_complex(x.v.elem()) ? complex_power(x, y) : apply("stablehlo.power", x, y);
+  };
   const Expr start = expr(c, c.scalar_as("start", wide)), end = expr(c, c.scalar_as("end", wide));
   const Expr base = expr(c, c.scalar_as("base", wide));
   const int64_t steps = c.integer("steps");
-  if (steps <= 1) return {apply("stablehlo.power", base, start)};
+  if (steps <= 1) return {power(base, start)};
   const Expr step = (end - start) / static_cast<double>(steps - 1);
-  return {
-      apply("stablehlo.power", base, start + step * convert(expr(c, position(c, Elem::S64, out.dims, 0)), Elem::F64))};
+  return {power(base, start + step * convert(expr(c, position(c, Elem::S64, out.dims, 0)), wide.elem))};
 }
 
 // The coordinates of a triangle's elements in row-major order: its rows begin at known places, and each element's row
@@ -101,7 +103,7 @@ Emitter triangle_indices(bool lower) {
 Values complex_parts(Context& c) {
   const Elem part = hlo::real_of(c.result().elem);
   const Dims& dims = c.result().dims;
-  return {c.b.op("stablehlo.complex", {operand(c, "real", part, dims), operand(c, "imag", part, dims)}, c.result())};
+  return {complex(operand(c, "real", part, dims), operand(c, "imag", part, dims))};
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Matrix products: always dot_general on the operands as they are (never a transpose), with what ATen adds to them.
-#include "ops/expr.h"
+#include "ops/complex.h"
 
 namespace tpupilot::ops {
 namespace {
@@ -54,9 +54,7 @@ Values addmm_activation(Context& c) {
 
 Values vdot(Context& c) {
   Value x = c.tensor("self");
-  if (hlo::is_complex(x.elem())) {
-    x = c.b.binary("stablehlo.complex", c.b.unary("stablehlo.real", x), c.b.neg(c.b.unary("stablehlo.imag", x)));
-  }
+  if (hlo::is_complex(x.elem())) x = conj(expr(c, x));
   return {dot(c, x, c.tensor("other"), kVectors)};
 }
 

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/complex.h"
 #include "ops/promote.h"
 #include "ops/scan.h"
 
@@ -220,14 +221,34 @@ Emitter running_extremum(Extremum which) {
 // log(exp(x) + exp(y)); equal infinities stay.
 Value add_logarithms(Builder& b, const Value& later, const Value& earlier) {
   const Expr x{&b, later}, y{&b, earlier};
+  if (hlo::is_complex(x.v.elem())) return complex_logaddexp(x, y);
   const Expr same = equal(x, y) & equal(abs(x), kInfinity);
   return where(same, x, maximum(x, y) + log1p(exp(-abs(x - y))));
 }
+// One after the other: how many turns are in the imaginary part of the sum depends on the order.
+Value running_logarithm_of_complex(Builder& b, const Value& x, const Value& identity, int64_t dim) {
+  const Type index{Elem::S64, {}};
+  Dims row = x.dims();
+  row[dim] = 1;
+  const Values out = b.while_loop(
+      {b.constant_int(0, index), b.broadcast(identity, row), x},
+      [&](const Values& s) { return b.compare(hlo::Direction::LT, s[0], b.constant_int(x.dims()[dim], index)); },
+      [&](const Values& s) {
+        Values starts(x.rank(), b.constant_int(0, index));
+        starts[dim] = s[0];
+        const Value total = add_logarithms(b, b.dynamic_slice(s[2], starts, row), s[1]);
+        return Values{b.add(s[0], b.constant_int(1, index)), total, b.dynamic_update_slice(s[2], total, starts)};
+      });
+  return out[2];
+}
 Values logcumsumexp(Context& c) {
   const Line l = line(c, hlo::compute_elem(c.tensor("self").elem()));
-  if (!hlo::is_float(l.x.elem())) throw hlo::Error("[logcumsumexp] not implemented for " + l.x.type.str());
+  if (!hlo::is_float(l.x.elem()) && !hlo::is_complex(l.x.elem()))
+    throw hlo::Error("[logcumsumexp] not implemented for " + l.x.type.str());
   const auto combine = [&c](const Value& later, const Value& earlier) { return add_logarithms(c.b, later, earlier); };
-  return {finished(c, scan_by_steps(c.b, combine, l.x, c.b.constant(-kInfinity, {l.x.elem(), {}}), l.dim))};
+  const Value none = c.b.constant(-kInfinity, {l.x.elem(), {}});
+  if (hlo::is_complex(l.x.elem())) return {finished(c, running_logarithm_of_complex(c.b, l.x, none, l.dim))};
+  return {finished(c, scan_by_steps(c.b, combine, l.x, none, l.dim))};
 }
 
 // ---- others ----

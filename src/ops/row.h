@@ -161,5 +161,6 @@ std::vector<Row> sort_rows();
 std::vector<Row> linalg_rows();
 std::vector<Row> cholesky_rows();
 std::vector<Row> lu_rows();
+std::vector<Row> fft_rows();
 
 }  // namespace tpupilot::ops

@@ -5,6 +5,7 @@
 #include <numbers>
 #include <vector>
 
+#include "ops/complex.h"
 #include "ops/promote.h"
 
 namespace tpupilot::ops {
@@ -16,6 +17,13 @@ Row formula(std::vector<std::string_view> overloads, Expr (*f)(Context&)) {
 
 Row named(std::string_view overload, std::string_view op) {
   return {.overloads = {overload}, .emit = [op](Context& c) { return Values{ops::apply(op, operand(c, "self"))}; }};
+}
+// The same with a function of its own for complex numbers.
+Row named(std::string_view overload, std::string_view op, Expr (*of_complex)(const Expr&)) {
+  return {.overloads = {overload}, .emit = [op, of_complex](Context& c) {
+            const Expr x = operand(c, "self");
+            return Values{hlo::is_complex(x.v.elem()) ? of_complex(x) : ops::apply(op, x)};
+          }};
 }
 
 // Integers are their own floor, ceiling and truncation.
@@ -58,7 +66,7 @@ Expr round_decimals(Context& c) {
 
 Expr absolute(Context& c) {
   const Expr x = raw(c);
-  if (hlo::is_complex(x.v.elem())) return abs(x);
+  if (hlo::is_complex(x.v.elem())) return complex_abs(x);
   return hlo::is_unsigned(x.v.elem()) || x.v.elem() == Elem::Pred ? x : abs(self(c));
 }
 
@@ -71,33 +79,31 @@ Expr sign(Context& c) {
 
 Expr sgn(Context& c) {
   const Expr x = self(c);
-  if (!hlo::is_complex(x.v.elem())) return sign(c);
-  const Expr length = abs(x);
-  const Expr divisor{x.b, convert_like_aten(*x.b, where(equal(length, 0), 1, length), x.v.elem())};
-  return x / divisor;
+  return hlo::is_complex(x.v.elem()) ? complex_sgn(x) : sign(c);
 }
 
 Expr reciprocal(Context& c) {
   const Expr x = self(c);
-  return number(x, 1) / x;
+  return hlo::is_complex(x.v.elem()) ? complex_reciprocal(x) : number(x, 1) / x;
 }
-Expr log1p_of(Context& c) { return log1p(self(c)); }
+Expr log1p_of(Context& c) {
+  const Expr x = self(c);
+  return hlo::is_complex(x.v.elem()) ? complex_log1p(x) : log1p(x);
+}
 // A logarithm to another base. Complex ones are divided part by part: (-inf, 0) times a complex number has NaN in it.
 Expr log_to_base(const Expr& x, double ln_base) {
-  const Expr y = log(x);
-  if (!hlo::is_complex(y.v.elem())) return y * (1 / ln_base);
-  const Expr real = apply("stablehlo.real", y) * (1 / ln_base), imag = apply("stablehlo.imag", y) * (1 / ln_base);
-  return {y.b, y.b->op("stablehlo.complex", {real, imag}, y.v.type)};
+  return hlo::is_complex(x.v.elem()) ? scaled(complex_log(x), 1 / ln_base) : log(x) * (1 / ln_base);
 }
 Expr log2(Context& c) { return log_to_base(self(c), std::numbers::ln2); }
 Expr log10(Context& c) { return log_to_base(self(c), std::numbers::ln10); }
 Expr exp2(Context& c) {
   const Expr x = self(c);
-  return apply("stablehlo.power", number(x, 2), x);
+  return hlo::is_complex(x.v.elem()) ? complex_exp2(x) : apply("stablehlo.power", number(x, 2), x);
 }
 
 Expr atan(Context& c) {
   const Expr x = self(c);
+  if (hlo::is_complex(x.v.elem())) return complex_atan(x);
   return x.b->target().constant_atan2_is_wrong ? atan2(x, number(x, 1)) : apply("chlo.atan", x);
 }
 
@@ -115,14 +121,12 @@ Expr isneginf(Context& c) { return infinite(c, -std::numeric_limits<double>::inf
 Expr isnan(Context& c) {
   const Expr x = raw(c);
   if (!hlo::is_complex(x.v.elem())) return {&c.b, c.b.is_nan(x)};
-  return Expr{&c.b, c.b.is_nan(apply("stablehlo.real", x))} | Expr{&c.b, c.b.is_nan(apply("stablehlo.imag", x))};
+  return Expr{&c.b, c.b.is_nan(real(x))} | Expr{&c.b, c.b.is_nan(imag(x))};
 }
 
 Expr conjugate(Context& c) {
   Expr x = raw(c);
-  if (!hlo::is_complex(x.v.elem())) return x;
-  const Value real = apply("stablehlo.real", x), imag = -apply("stablehlo.imag", x);
-  return {&c.b, c.b.op("stablehlo.complex", {real, imag}, x.v.type)};
+  return hlo::is_complex(x.v.elem()) ? conj(x) : x;
 }
 
 // ---- numbers taken apart ----
@@ -137,7 +141,7 @@ Expr signbit(Context& c) {
 Expr angle(Context& c) {
   const Expr x = raw(c);
   if (hlo::is_complex(x.v.elem())) {
-    return atan2(apply("stablehlo.imag", x), apply("stablehlo.real", x));
+    return atan2(imag(x), real(x));
   }
   const Expr y = self(c);
   const Expr turned = where(y < 0, number(y, std::numbers::pi), number(y, 0));
@@ -162,9 +166,7 @@ Expr nan_to_num_of(Context& c) {
   const Expr x = self(c);
   if (!hlo::is_complex(x.v.elem())) return nan_to_num(c, x, c.result().elem);
   const Elem part = hlo::real_of(x.v.elem());
-  const Expr real = nan_to_num(c, apply("stablehlo.real", x), part),
-             imag = nan_to_num(c, apply("stablehlo.imag", x), part);
-  return {&c.b, c.b.op("stablehlo.complex", {real, imag}, x.v.type)};
+  return complex(nan_to_num(c, real(x), part), nan_to_num(c, imag(x), part));
 }
 
 // x = mantissa * 2^exponent with a mantissa in [0.5, 1). On bits alone: plugins take subnormal numbers for zero.
@@ -201,6 +203,7 @@ Expr logit(Context& c) {
 }
 Expr sinc(Context& c) {
   const Expr x = self(c), y = x * std::numbers::pi;
+  if (hlo::is_complex(x.v.elem())) return where(equal(x, 0), 1, complex_divide(complex_sin(y), y));
   return where(equal(x, 0), 1, apply("stablehlo.sine", y) / y);
 }
 // -x log(x): 0 at 0, -infinity below.
@@ -254,29 +257,29 @@ Expr negate(Context& c) { return -self(c); }
 std::vector<Row> unary_rows() {
   return {
       formula({"neg.out"}, negate),
-      named("exp.out", "stablehlo.exponential"),
-      named("expm1.out", "stablehlo.exponential_minus_one"),
-      named("log.out", "stablehlo.log"),
+      named("exp.out", "stablehlo.exponential", complex_exp),
+      named("expm1.out", "stablehlo.exponential_minus_one", complex_expm1),
+      named("log.out", "stablehlo.log", complex_log),
       formula({"log1p.out"}, log1p_of),
       formula({"log2.out"}, log2),
       formula({"log10.out"}, log10),
       formula({"exp2.out"}, exp2),
-      named("sqrt.out", "stablehlo.sqrt"),
-      named("rsqrt.out", "stablehlo.rsqrt"),
+      named("sqrt.out", "stablehlo.sqrt", complex_sqrt),
+      named("rsqrt.out", "stablehlo.rsqrt", complex_rsqrt),
       formula({"reciprocal.out"}, reciprocal),
-      named("sin.out", "stablehlo.sine"),
-      named("cos.out", "stablehlo.cosine"),
-      named("tan.out", "stablehlo.tan"),
-      named("asin.out", "chlo.asin"),
-      named("acos.out", "chlo.acos"),
+      named("sin.out", "stablehlo.sine", complex_sin),
+      named("cos.out", "stablehlo.cosine", complex_cos),
+      named("tan.out", "stablehlo.tan", complex_tan),
+      named("asin.out", "chlo.asin", complex_asin),
+      named("acos.out", "chlo.acos", complex_acos),
       formula({"atan.out"}, atan),
-      named("sinh.out", "chlo.sinh"),
-      named("cosh.out", "chlo.cosh"),
-      named("tanh.out", "stablehlo.tanh"),
-      named("asinh.out", "chlo.asinh"),
-      named("acosh.out", "chlo.acosh"),
-      named("atanh.out", "chlo.atanh"),
-      named("sigmoid.out", "stablehlo.logistic"),
+      named("sinh.out", "chlo.sinh", complex_sinh),
+      named("cosh.out", "chlo.cosh", complex_cosh),
+      named("tanh.out", "stablehlo.tanh", complex_tanh),
+      named("asinh.out", "chlo.asinh", complex_asinh),
+      named("acosh.out", "chlo.acosh", complex_acosh),
+      named("atanh.out", "chlo.atanh", complex_atanh),
+      named("sigmoid.out", "stablehlo.logistic", complex_sigmoid),
       named("erf.out", "chlo.erf"),
       named("erfc.out", "chlo.erfc"),
       named("erfinv.out", "chlo.erf_inv"),
