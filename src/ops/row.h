@@ -111,6 +111,8 @@ struct Row {
   // Tensor arguments that the op changes although the schema does not say so (batch norm's running statistics). The
   // emitter returns one value for each that is given, after the schema's results.
   std::vector<std::string_view> mutates = {};
+  // With a shape function: the results whose matrices lie column by column, as ATen leaves what LAPACK wrote.
+  std::vector<size_t> column_major = {};
   // Results whose value is left undefined by the call (uninitialised), or other remarks for the support matrix.
   std::string_view remark = {};
 };
@@ -137,5 +139,6 @@ std::vector<Row> random_rows();
 std::vector<Row> optimizer_rows();
 std::vector<Row> recurrent_rows();
 std::vector<Row> sort_rows();
+std::vector<Row> decomposition_rows();
 
 }  // namespace tpupilot::ops
