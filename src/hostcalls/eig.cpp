@@ -1,6 +1,7 @@
 // Eigenvalues and vectors of a general matrix, from its Schur form. The order is that of the Schur form's diagonal.
 #include <Eigen/Eigenvalues>
 #include <algorithm>
+#include <limits>
 
 #include "hostcalls/hostcalls.h"
 #include "hostcalls/matrix.h"

@@ -2,6 +2,7 @@
 // two rows ("Some stable methods for calculating inertia and solving symmetric linear systems", 1977). Pivots are
 // encoded as LAPACK's ?sytrf does for a lower triangle: p > 0 is a block of one row that was swapped with row p
 // (counted from 1); two equal entries -p are a block of two rows, of which the second was swapped with row p.
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -150,8 +151,8 @@ class Factorisation {
 template <class T, class Pivots>
 class Substitution {
  public:
-  Substitution(const Matrix<T>& ld, Pivots pivots, bool hermitian)
-      : ld_(ld), pivots_(std::move(pivots)), n_(ld.rows()), hermitian_(hermitian) {}
+  Substitution(const Matrix<T>& ld, const Pivots& pivots, bool hermitian)
+      : ld_(ld), pivots_(pivots), n_(ld.rows()), hermitian_(hermitian) {}
 
   void run(Matrix<T>& b) const {
     for (Index k = 0; k < n_; k += block(k)) forward(b, k);

@@ -102,6 +102,7 @@ bool Client::register_host_call(const std::string& target, HostHandler handler) 
   core_->check_fork(kWhere);
   const PJRT_FFI_Extension* ffi = ffi_of(core_->api);
   if (ffi == nullptr || ffi->register_handler == nullptr) return false;
+  // No traits: their enum has no name for that. NOLINTNEXTLINE(bugprone-invalid-enum-default-initialization)
   PJRT_FFI_Register_Handler_Args args{};
   args.struct_size = PJRT_FFI_Register_Handler_Args_STRUCT_SIZE;
   args.target_name = target.data();
