@@ -7,6 +7,11 @@ find_package(nlohmann_json REQUIRED)
 find_package(tomlplusplus REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(Threads REQUIRED)
+find_package(Eigen3 3.4 QUIET NO_MODULE)
+if(NOT Eigen3_FOUND)
+  message(FATAL_ERROR "Eigen 3.4 is needed, for linear algebra on the host. Install it (Debian: libeigen3-dev), or name its folder "
+    "with -DEigen3_DIR=<path>.")
+endif()
 
 function(room name)
   cmake_parse_arguments(ROOM "" "" "USES;LINKS;SYSTEM_INCLUDES" ${ARGN})

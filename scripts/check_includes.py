@@ -11,12 +11,13 @@ import sys
 
 # Rooms outside room(...): what they may include.
 OTHERS = {
-    "aten": ["ops", "quirks", "cache", "pjrt", "layout", "hlo"],
+    "aten": ["ops", "hostcalls", "quirks", "cache", "pjrt", "layout", "hlo"],
     "cli": ["pilot", "report", "ops", "pjrt"],
 }
 TORCH_ROOMS = {"aten", "c10d"}
 TORCH = re.compile(r'#include [<"](ATen|c10|torch|caffe2)/')
-PJRT_HEADER = re.compile(r'#include [<"]pjrt_c_api\.h')
+PJRT_HEADER = re.compile(r'#include [<"](pjrt_c_api\.h|xla/)')
+EIGEN = re.compile(r'#include [<"]Eigen/')
 INCLUDE = re.compile(r'#include "([a-z0-9_]+)/')
 
 
@@ -54,6 +55,8 @@ def problems(root):
                 yield f"{where}: only {', '.join(sorted(TORCH_ROOMS))} may see torch"
             elif PJRT_HEADER.search(line) and room != "pjrt":
                 yield f"{where}: only pjrt may see the C API"
+            elif EIGEN.search(line) and room != "hostcalls":
+                yield f"{where}: only hostcalls may see Eigen"
             elif (found := INCLUDE.search(line)) and found.group(1) in rooms and found.group(1) not in allowed:
                 yield f"{where}: '{room}' may not include '{found.group(1)}' (it may: {', '.join(sorted(allowed))})"
 

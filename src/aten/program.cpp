@@ -45,6 +45,13 @@ std::vector<ResultSlot> slots_of(const SchemaFacts& facts, Arguments arguments, 
   return slots;
 }
 
+// Matrices of this shape, one after the other, with neighbours along a column.
+void transpose_strides(TensorFacts& facts) {
+  const size_t row = facts.sizes.size() - 2, column = row + 1;
+  facts.strides[row] = 1;
+  facts.strides[column] = std::max<int64_t>(facts.sizes[row], 1);
+}
+
 std::vector<ResultFacts> result_facts(const Overload& overload, Arguments arguments, CallContext& call,
                                       const Key& key) {
   std::vector<TensorFacts> returned;
@@ -52,6 +59,7 @@ std::vector<ResultFacts> result_facts(const Overload& overload, Arguments argume
     for (hlo::Type& type : overload.row->shape(call)) {
       returned.push_back({type.dims, hlo::contiguous_strides(type.dims), dtype_of(type.elem)});
     }
+    for (const size_t i : overload.row->column_major) transpose_strides(returned[i]);
   } else if (overload.facts.returns > 0) {
     returned = run_meta(*overload.handle, arguments, key);
   }

@@ -14,6 +14,7 @@
 #include "aten/errors.h"
 #include "aten/event.h"
 #include "aten/verdicts.h"
+#include "hostcalls/hostcalls.h"
 #include "pjrt/host_memory.h"
 #include "pjrt/plugin_finder.h"
 #include "quirks/quirks.h"
@@ -60,6 +61,7 @@ std::shared_ptr<pjrt::Client> make_client(const std::string& path) {
 std::unique_ptr<Runtime> load() {
   auto rt = std::make_unique<Runtime>();
   rt->client = make_client(pjrt::find_plugin(settings().plugin, settings().site_packages));
+  hostcalls::register_all(*rt->client);
   rt->cache = std::make_unique<cache::ExecutableCache>(rt->client);
   const std::filesystem::path& folder = rt->cache->settings().folder;
   rt->meta_notes = std::make_unique<cache::NoteStore>(folder.empty() ? folder : folder / "meta-notes");

@@ -154,6 +154,10 @@ class Builder {
                     const Dims& lhs_contract, const Dims& rhs_contract, std::optional<Elem> result = {});
   Value convolution(const Value& input, const Value& kernel, const Convolution& attributes, const Dims& out_dims);
   Value gather(const Value& x, const Value& indices, const Gather& g, const Dims& out_dims);
+  // Calls a function that is registered with the plugin (FFI, api_version 4), on dense row-major arrays. `integers`
+  // reach it by name. Without side effects: a call whose results nobody reads may be dropped.
+  Values custom_call(std::string_view target, const Values& in, const std::vector<Type>& out,
+                     const std::vector<std::pair<std::string_view, int64_t>>& integers = {});
   // combiner: region over (old, new) scalars; empty = the update replaces the element.
   Value scatter(const Value& x, const Value& indices, const Value& updates, const Scatter& s,
                 std::string_view combiner = {}, bool unique = false);

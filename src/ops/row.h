@@ -132,6 +132,8 @@ struct Row {
   // For overloads with an argument check_errors: the name under which a nonzero last result (LAPACK's info) is reported
   // when it is true.
   std::string_view checks_errors_as = {};
+  // With a shape function: the results whose matrices lie column by column, as ATen leaves what LAPACK wrote.
+  std::vector<size_t> column_major = {};
   // Results whose value is left undefined by the call (uninitialised), or other remarks for the support matrix.
   std::string_view remark = {};
 };
@@ -162,5 +164,6 @@ std::vector<Row> linalg_rows();
 std::vector<Row> cholesky_rows();
 std::vector<Row> lu_rows();
 std::vector<Row> fft_rows();
+std::vector<Row> decomposition_rows();
 
 }  // namespace tpupilot::ops

@@ -15,6 +15,7 @@
 #include "pjrt/element.h"
 #include "pjrt/error.h"
 #include "pjrt/executable.h"
+#include "pjrt/host_call.h"
 #include "pjrt/plugin.h"
 #include "pjrt/shape.h"
 
@@ -71,6 +72,10 @@ class Client {
   // `bytes` from Executable::serialize, with the options and parameters of its compile().
   std::shared_ptr<Executable> deserialize(std::string_view bytes, const CompileOptions& options,
                                           std::vector<Shape> parameters);
+
+  // Programs may from now on call `handler` by this name; before, they fail to compile (NotFound). All clients of the
+  // plugin share the names: once a plugin is enough. False if the plugin has no such calls.
+  bool register_host_call(const std::string& target, HostHandler handler);
 
   // Names what this client makes of the options; equal text means equal code from the same plugin file.
   std::string fingerprint(const CompileOptions& options) const;

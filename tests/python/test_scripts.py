@@ -34,7 +34,7 @@ def test_arrows_that_it_forbids(tmp_path):
         tmp_path,
         {
             "hlo/a.h": '#include "ops/b.h"\n',
-            "ops/b.cpp": '#include "pjrt_c_api.h"\n#include <c10/core/Device.h>\n',
+            "ops/b.cpp": '#include "pjrt_c_api.h"\n#include <c10/core/Device.h>\n#include <Eigen/Core>\n',
             "attic/x.cpp": "",
         },
     )
@@ -42,6 +42,7 @@ def test_arrows_that_it_forbids(tmp_path):
     assert "'hlo' may not include 'ops'" in done.stdout
     assert "only pjrt may see the C API" in done.stdout
     assert "may see torch" in done.stdout
+    assert "only hostcalls may see Eigen" in done.stdout
     assert "'attic' is not in CMakeLists.txt" in done.stdout
 
 
