@@ -199,7 +199,9 @@ std::vector<Row> activation_rows() {
       row({"silu.out"}, silu),
       row({"silu_backward", "silu_backward.grad_input"}, silu_backward),
       row({"mish.out"}, mish),
-      row({"mish_backward"}, mish_backward),
+      {.overloads = {"mish_backward"},
+       .emit = [](Context& c) { return Values{mish_backward(c)}; },
+       .shape = [](Context& c) { return std::vector{c.tensor("self").type}; }},  // it has no Meta kernel
       row({"sigmoid_backward.grad_input"}, sigmoid_backward),
       row({"tanh_backward.grad_input"}, tanh_backward),
       row({"logit_backward.grad_input"}, logit_backward),

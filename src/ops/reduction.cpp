@@ -66,6 +66,17 @@ Values count_nonzero(Context& c) {
   return {finished(c, c.b.sum(c.b.convert(r.x, Elem::S64), r.dims))};
 }
 
+// The exclusive or of all elements as 64 bits: floats as f64, integers as they are.
+Values hash_tensor(Context& c) {
+  const int64_t mode = c.integer("mode");
+  if (mode != 0) throw hlo::Error("[hash_tensor] Unknown hash_tensor mode: " + std::to_string(mode));
+  const bool floating = hlo::is_float(c.tensor("self").elem());
+  const Reduced r = reduced(c, floating ? Elem::F64 : Elem::U64);
+  const Type bits = r.x.v.type.with(Elem::U64);
+  const Value x = floating ? c.b.bitcast(r.x, bits) : r.x.v;
+  return {finished(c, c.b.reduce("stablehlo.xor", x, c.b.constant_int(0, {Elem::U64, {}}), r.dims))};
+}
+
 // ---- extrema ----
 enum class Extremum { Max, Min };
 
@@ -292,6 +303,7 @@ std::vector<Row> reduction_rows() {
       {.overloads = {"any.out", "any.all_out", "any.dims_out"}, .emit = any_of},
       {.overloads = {"all.out", "all.all_out", "all.dims_out"}, .emit = all_of},
       {.overloads = {"count_nonzero.dim_IntList"}, .emit = count_nonzero},
+      {.overloads = {"hash_tensor.out"}, .emit = hash_tensor},
       {.overloads = {"amax.out", "max"}, .emit = extremum_of(Extremum::Max)},
       {.overloads = {"amin.out", "min"}, .emit = extremum_of(Extremum::Min)},
       {.overloads = {"aminmax.out"}, .emit = aminmax},

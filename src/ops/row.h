@@ -144,6 +144,11 @@ const std::vector<Row>& rows();
 // One function a family, each in its own file (unary.cpp, reduction.cpp, ...); rows() concatenates them.
 std::vector<Row> unary_rows();
 std::vector<Row> binary_rows();
+std::vector<Row> modified_bessel_rows();
+std::vector<Row> bessel_rows();
+std::vector<Row> normal_rows();
+std::vector<Row> polynomial_rows();
+std::vector<Row> gamma_rows();
 std::vector<Row> compare_rows();
 std::vector<Row> fill_rows();
 std::vector<Row> reduction_rows();

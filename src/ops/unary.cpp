@@ -247,7 +247,9 @@ Expr polygamma(Context& c) {
   for (size_t i = p.size() - 1; i-- > 0;) derivative = derivative * cotangent + p[i];
   const double scale = std::numbers::pi * std::pow(-std::numbers::pi, static_cast<double>(n));
   const Expr reflected = (n % 2 == 0 ? value : -value) - derivative * scale;
-  return where(negative, reflected, value);
+  // At 0 the plugins' op gives NaN for even n.
+  const double pole = std::numeric_limits<double>::infinity() * (n % 2 == 0 ? -1 : 1);
+  return where(equal(x, 0), pole, where(negative, reflected, value));
 }
 
 Expr negate(Context& c) { return -self(c); }
