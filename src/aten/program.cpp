@@ -52,17 +52,27 @@ void transpose_strides(TensorFacts& facts) {
   facts.strides[column] = std::max<int64_t>(facts.sizes[row], 1);
 }
 
+// What the row's shape function says, and the Meta kernel of the results that it leaves open.
+std::vector<TensorFacts> returned_facts(const Overload& overload, Arguments arguments, CallContext& call,
+                                        const Key& key) {
+  if (!overload.row->shape) {
+    return overload.facts.returns > 0 ? run_meta(*overload.handle, arguments, key) : std::vector<TensorFacts>{};
+  }
+  const std::vector<hlo::Type> types = overload.row->shape(call);
+  std::vector<TensorFacts> returned(types.size());
+  if (std::any_of(types.begin(), types.end(), [](const hlo::Type& t) { return t.elem == hlo::Elem::Invalid; }))
+    returned = run_meta(*overload.handle, arguments, key);
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (types[i].elem == hlo::Elem::Invalid) continue;
+    returned.at(i) = {types[i].dims, hlo::contiguous_strides(types[i].dims), dtype_of(types[i].elem)};
+  }
+  for (const size_t i : overload.row->column_major) transpose_strides(returned[i]);
+  return returned;
+}
+
 std::vector<ResultFacts> result_facts(const Overload& overload, Arguments arguments, CallContext& call,
                                       const Key& key) {
-  std::vector<TensorFacts> returned;
-  if (overload.row->shape) {
-    for (hlo::Type& type : overload.row->shape(call)) {
-      returned.push_back({type.dims, hlo::contiguous_strides(type.dims), dtype_of(type.elem)});
-    }
-    for (const size_t i : overload.row->column_major) transpose_strides(returned[i]);
-  } else if (overload.facts.returns > 0) {
-    returned = run_meta(*overload.handle, arguments, key);
-  }
+  const std::vector<TensorFacts> returned = returned_facts(overload, arguments, call, key);
   std::vector<ResultFacts> results;
   size_t next = 0;
   for (const ResultSlot& slot : slots_of(overload.facts, arguments, call)) {

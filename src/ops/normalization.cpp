@@ -95,6 +95,20 @@ Values batch_norm(Context& c) {
   return results;
 }
 
+// What ATen on the CPU saves: nothing in evaluation; else in the parameters' type, which may be wider than the input's.
+std::vector<Type> saved_types(Context& c) {
+  const Elem input = c.tensor("input").elem();
+  Elem saved = input;
+  for (const std::string_view name : {"weight", "bias", "running_mean", "running_var"}) {
+    if (c.has_argument(name) && c.given(name) && c.tensor(name).elem() != input) saved = c.tensor(name).elem();
+  }
+  const bool training = !c.has_argument("training") || c.boolean("training");
+  const Type type{saved, training ? Dims{c.tensor("input").dims().at(1)} : Dims{0}};
+  std::vector<Type> types{{}, type, type};
+  if (c.overload().starts_with("_batch_norm_with_update")) types.emplace_back();
+  return types;
+}
+
 Values batch_norm_backward(Context& c) {
   const bool with_update = c.has_argument("update");
   const bool training = c.boolean(with_update ? "update" : "train");
@@ -234,8 +248,11 @@ std::vector<Row> normalization_rows() {
       {.overloads = {"native_batch_norm", "native_batch_norm.out", "_native_batch_norm_legit",
                      "_native_batch_norm_legit.out", "_batch_norm_with_update", "_batch_norm_with_update.out"},
        .emit = batch_norm,
+       .shape = saved_types,
        .mutates = {"running_mean", "running_var"}},
-      {.overloads = {"_native_batch_norm_legit.no_stats", "_native_batch_norm_legit.no_stats_out"}, .emit = batch_norm},
+      {.overloads = {"_native_batch_norm_legit.no_stats", "_native_batch_norm_legit.no_stats_out"},
+       .emit = batch_norm,
+       .shape = saved_types},
       {.overloads = {"native_batch_norm_backward", "batch_norm_backward"}, .emit = batch_norm_backward},
       {.overloads = {"native_layer_norm"}, .emit = layer_norm},
       {.overloads = {"native_layer_norm_backward"}, .emit = layer_norm_backward},

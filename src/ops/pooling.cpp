@@ -104,7 +104,8 @@ Values max_pool_backward(Context& c) {
   return {windows_are_apart(p) ? spread_to_places(c, p, g, indices) : scatter_to_places(c, p.rank(), g, indices)};
 }
 
-Values adaptive_max_pool_backward(Context& c) {
+// Of the pools whose windows are not all alike.
+Values backward_by_places(Context& c) {
   const Expr g = wide(c, "grad_output");
   const size_t spatial = c.overload().find("3d") != std::string_view::npos ? 3 : 2;
   if (c.result().numel() == 0 || g.v.type.numel() == 0) return {c.b.zeros(c.result())};
@@ -289,8 +290,12 @@ std::vector<Row> pooling_rows() {
                      "adaptive_avg_pool3d_backward.grad_input"},
        .emit = adaptive_avg_pool_backward},
       {.overloads = {"adaptive_max_pool2d.out", "adaptive_max_pool3d.out"}, .emit = adaptive_max_pool},
-      {.overloads = {"adaptive_max_pool2d_backward.grad_input", "adaptive_max_pool3d_backward.grad_input"},
-       .emit = adaptive_max_pool_backward},
+      {.overloads = {"adaptive_max_pool2d_backward.grad_input", "adaptive_max_pool3d_backward.grad_input",
+                     "fractional_max_pool2d_backward.grad_input"},
+       .emit = backward_by_places},
+      {.overloads = {"fractional_max_pool3d_backward", "fractional_max_pool3d_backward.grad_input"},
+       .emit = backward_by_places,
+       .shape = [](Context& c) { return std::vector{c.tensor("self").type}; }},  // it has no Meta kernel
   };
   for (Row& row : resample_rows()) rows.push_back(std::move(row));
   return rows;

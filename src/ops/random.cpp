@@ -204,6 +204,18 @@ Values native_dropout_backward(Context& c) {
   return {g * convert(expr(c, c.tensor("mask")), g.v.elem()) * wide_scalar(c, "scale")};
 }
 
+// ---------------------------------------------------------------- rrelu
+
+// In training each element that is not positive has a slope of its own, which `noise` keeps (1 for the others).
+Values rrelu_with_noise(Context& c) {
+  const Expr x = wide(c, "self"), lower = wide_scalar(c, "lower"), upper = wide_scalar(c, "upper");
+  if (!c.boolean("training")) return {where(x <= 0, x * ((lower + upper) / 2), x), Value{}};
+  const Elem elem = x.v.elem(), narrow = c.tensor("self").elem();
+  const Expr drawn_slope = uniform_number(c, elem, x.v.dims()) * (upper - lower) + lower;
+  const Expr slope = where(x <= 0, convert(convert(drawn_slope, narrow), elem), 1);
+  return {x * slope, slope};
+}
+
 Row random_row(std::vector<std::string_view> overloads, Emitter emit, std::string_view remark = {}) {
   return {.overloads = std::move(overloads), .emit = std::move(emit), .random = blocks, .remark = remark};
 }
@@ -215,6 +227,9 @@ std::vector<Row> random_rows() {
   integers.inputs = {"from", "to"};
   constexpr std::string_view kParameters =
       "parameters are program inputs: values that ATen refuses are not noticed here";
+  Row rrelu =
+      random_row({"rrelu_with_noise", "rrelu_with_noise.out", "rrelu_with_noise_"}, rrelu_with_noise, kParameters);
+  rrelu.mutates = {"noise"};
   return {
       random_row({"uniform_"}, uniform, kParameters),
       random_row({"normal_", "normal.Tensor_float", "normal.Tensor_float_out", "normal.float_Tensor",
@@ -229,6 +244,7 @@ std::vector<Row> random_rows() {
       integers,
       random_row({"randperm.generator_out"}, random_permutation),
       random_row({"native_dropout"}, native_dropout),
+      rrelu,
       {.overloads = {"native_dropout_backward"}, .emit = native_dropout_backward},
   };
 }

@@ -101,7 +101,7 @@ class Context {
 using Emitter = std::function<Values(Context&)>;
 
 // For overloads whose Meta kernel is missing or wrong. Types of tensor arguments are asked through
-// ctx.tensor(name).type.
+// ctx.tensor(name).type. A result whose type is left Type{} is as the Meta kernel says, strides included.
 using ShapeFunction = std::function<std::vector<Type>(Context&)>;
 
 struct Row {
@@ -170,5 +170,14 @@ std::vector<Row> cholesky_rows();
 std::vector<Row> lu_rows();
 std::vector<Row> fft_rows();
 std::vector<Row> decomposition_rows();
+std::vector<Row> padding_rows();
+std::vector<Row> unfold_window_rows();
+std::vector<Row> distance_rows();
+std::vector<Row> grid_sample_rows();
+std::vector<Row> margin_loss_rows();
+std::vector<Row> embedding_bag_rows();
+std::vector<Row> ctc_rows();
+std::vector<Row> segment_rows();
+std::vector<Row> fractional_pool_rows();
 
 }  // namespace tpupilot::ops
