@@ -1,7 +1,6 @@
 #include "aten/closed_ops.h"
 
 #include <ATen/EmptyTensor.h>
-#include <ATen/ExpandUtils.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/CPUFallback.h>
 #include <ATen/native/LinearAlgebraUtils.h>
@@ -11,9 +10,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/eq.h>
-#include <ATen/ops/index.h>
 #include <ATen/ops/linalg_cholesky_ex.h>
-#include <ATen/ops/nonzero.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_as_complex_native.h>
 #include <ATen/ops/view_as_real_native.h>
@@ -118,27 +115,7 @@ bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& 
   return dense(self) && dense(from);
 }
 
-// ---- results whose shape depends on data: the host reads, counts and sends back ----
-at::Tensor nonzero_on_host(const at::Tensor& self) { return self.cpu().nonzero().to(self.device()); }
-
-at::Tensor& nonzero_out(const at::Tensor& self, at::Tensor& out) {
-  const at::Tensor found = nonzero_on_host(self);
-  out.resize_(found.sizes());
-  return out.copy_(found);
-}
-
-at::Tensor select_by_mask(const at::Tensor& self, const at::Tensor& mask) {
-  TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_select: expected BoolTensor for mask");
-  const auto sizes = at::infer_size(self.sizes(), mask.sizes());
-  return at::index(self.expand(sizes), {mask.expand(sizes)});
-}
-
-at::Tensor& masked_select_out(const at::Tensor& self, const at::Tensor& mask, at::Tensor& out) {
-  const at::Tensor selected = select_by_mask(self, mask);
-  out.resize_(selected.sizes());
-  return out.copy_(selected);
-}
-
+// ---- a read by the host ----
 bool equal(const at::Tensor& self, const at::Tensor& other) {
   TORCH_CHECK(self.device() == other.device(), "Cannot compare two tensors on different devices. Got: ", self.device(),
               " and ", other.device());
@@ -234,10 +211,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("resize_", TORCH_FN(resize));
   m.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
   m.impl("record_stream", TORCH_FN(record_stream));
-  m.impl("nonzero", TORCH_FN(nonzero_on_host));
-  m.impl("nonzero.out", TORCH_FN(nonzero_out));
-  m.impl("masked_select", TORCH_FN(select_by_mask));
-  m.impl("masked_select.out", TORCH_FN(masked_select_out));
   m.impl("equal", TORCH_FN(equal));
   m.impl("cholesky", TORCH_FN(checked_cholesky));
   m.impl("cholesky.out", TORCH_FN(cholesky_out));

@@ -1,5 +1,5 @@
-// The closed list of ops that cannot be rows of the op table: they make, alias or resize storages, move data between
-// host and device, or have a result whose shape depends on data.
+// The closed list of ops that cannot be rows of the op table: they make, alias or resize storages, or move data between
+// host and device. (Those whose result size depends on data: sized_ops.cpp.)
 #pragma once
 
 #include <ATen/core/Tensor.h>

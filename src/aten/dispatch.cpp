@@ -204,6 +204,12 @@ void register_rows() {
   static torch::Library own_kernels(torch::Library::IMPL, "tpupilot", c10::DispatchKey::PrivateUse1, __FILE__,
                                     __LINE__);
   own_kernels.impl("copy_", torch::CppFunction::makeFromBoxedFunctor(std::make_unique<RowKernel>(&copy_row)));
+  for (const ops::InternalOp& op : ops::internal_ops()) {
+    const std::string schema(op.schema);
+    own.def(schema.c_str());
+    own_kernels.impl(schema.substr(0, schema.find('(')).c_str(),
+                     torch::CppFunction::makeFromBoxedFunctor(std::make_unique<RowKernel>(&op.row)));
+  }
 
   static torch::Library kernels(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   std::map<std::string, std::string> functional = functional_overloads();

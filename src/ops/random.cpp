@@ -7,6 +7,8 @@
 #include <numbers>
 
 #include "ops/expr.h"
+#include "ops/scan.h"
+#include "ops/sorting.h"
 
 namespace tpupilot::ops {
 namespace {
@@ -187,6 +189,31 @@ Values random_permutation(Context& c) {
   return {b.convert(b.logical_and(sorted[0], low_bits), Elem::S64)};
 }
 
+// ---------------------------------------------------------------- multinomial
+
+// With replacement: where a uniform number falls among the running sums of the weights. Never an element of weight 0.
+Values multinomial_with_replacement(Context& c) {
+  Builder& b = c.b;
+  const Value given = c.tensor("self");
+  const Elem elem = hlo::compute_elem(given.elem());
+  const int64_t n = given.dims().back(), rows = given.type.numel() / n, samples = c.integer("num_samples");
+  const Value weights = b.reshape(b.convert(given, elem), {rows, n});
+  const Value sums = scan(b, "stablehlo.add", weights, b.zeros({elem, {}}), 1);
+  const Dims drawn_dims{rows, samples};
+  const Value total = b.broadcast(b.slice_dim(sums, 1, n - 1, n), drawn_dims);
+  const Value found = search_sorted(b, sums, uniform_number(c, elem, drawn_dims) * expr(c, total), true);
+  const Type index{Elem::S64, {rows, n}};
+  const Value possible = b.compare(hlo::Direction::GT, weights, b.zeros(weights.type));
+  const Value last = b.amax(b.select(possible, b.iota(index, 1), b.zeros(index)), {1});  // the product may round up
+  return {b.reshape(b.min(found, b.broadcast_in_dim(last, drawn_dims, {0})), c.result().dims)};
+}
+
+std::vector<Type> multinomial_types(Context& c) {
+  Dims dims = c.tensor("self").dims();
+  dims.back() = c.integer("num_samples");
+  return {{Elem::S64, dims}};
+}
+
 // ---------------------------------------------------------------- dropout
 
 Values native_dropout(Context& c) {
@@ -221,6 +248,11 @@ Row random_row(std::vector<std::string_view> overloads, Emitter emit, std::strin
 }
 
 }  // namespace
+
+std::vector<InternalOp> random_ops() {
+  return {{"multinomial_with_replacement(Tensor self, int num_samples, Generator? generator) -> Tensor",
+           {.emit = multinomial_with_replacement, .shape = multinomial_types, .random = blocks}}};
+}
 
 std::vector<Row> random_rows() {
   Row integers = random_row({"random_", "random_.from", "random_.to"}, random_integers);

@@ -105,7 +105,7 @@ using Emitter = std::function<Values(Context&)>;
 using ShapeFunction = std::function<std::vector<Type>(Context&)>;
 
 struct Row {
-  std::vector<std::string_view> overloads;  // without the "aten::": "add.out", "relu", "relu_"
+  std::vector<std::string_view> overloads = {};  // without the "aten::": "add.out", "relu", "relu_"
   Emitter emit;
   ShapeFunction shape = nullptr;
 
@@ -137,6 +137,17 @@ struct Row {
   // Results whose value is left undefined by the call (uninitialised), or other remarks for the support matrix.
   std::string_view remark = {};
 };
+
+// An op of our own, in the library "tpupilot": a program that no ATen overload is by itself, called by kernels that
+// cannot be rows. Its name is that of the schema; the row names no overloads and has a shape function.
+struct InternalOp {
+  std::string_view schema;
+  Row row;
+};
+const std::vector<InternalOp>& internal_ops();
+std::vector<InternalOp> counted_ops();
+std::vector<InternalOp> histogram_ops();
+std::vector<InternalOp> random_ops();
 
 // All rows, in the order of the families. Built once, thread-safe, never freed.
 const std::vector<Row>& rows();
@@ -179,5 +190,7 @@ std::vector<Row> embedding_bag_rows();
 std::vector<Row> ctc_rows();
 std::vector<Row> segment_rows();
 std::vector<Row> fractional_pool_rows();
+std::vector<Row> counted_rows();
+std::vector<Row> histogram_rows();
 
 }  // namespace tpupilot::ops

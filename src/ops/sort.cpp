@@ -173,8 +173,10 @@ std::vector<Row> sort_rows() {
       {.overloads = {"median"}, .emit = median_of_all(false)},
       {.overloads = {"nanmedian"}, .emit = median_of_all(true)},
       {.overloads = {"mode"}, .emit = mode},
-      {.overloads = {"searchsorted.Tensor", "searchsorted.Tensor_out", "searchsorted.Scalar"}, .emit = searchsorted},
-      {.overloads = {"bucketize.Tensor", "bucketize.Scalar"}, .emit = bucketize},
+      {.overloads = {"searchsorted.Tensor", "searchsorted.Tensor_out", "searchsorted.Scalar",
+                     "searchsorted.Scalar_out"},
+       .emit = searchsorted},
+      {.overloads = {"bucketize.Tensor", "bucketize.Tensor_out", "bucketize.Scalar"}, .emit = bucketize},
       {.overloads = {"isin.Tensor_Tensor_out", "isin.Tensor_Scalar_out", "isin.Scalar_Tensor_out"}, .emit = isin},
   };
 }
