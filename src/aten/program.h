@@ -32,7 +32,8 @@ struct Program {
   size_t outputs = 0;    // of the executable
   bool resizes = false;  // an out= argument had another size: it is resized before each run
   uint64_t random_blocks = 0;
-  bool prompt = false;  // execute.h
+  bool prompt = false;     // execute.h
+  bool contracts = false;  // it was built for one setting of current_passes()
 };
 
 // Everything an overload's kernel knows besides its cache.
@@ -44,12 +45,12 @@ struct Overload {
 
 // Runs the Meta kernel (or the row's shape function), the emitter, and the compiler. `arguments` may be resized (out=).
 std::unique_ptr<Program> build_program(const Overload& overload, Arguments arguments, const TensorRefs& tensors,
-                                       const Key& key);
+                                       const Key& key, hlo::Passes passes);
 
 // The same for an overload whose results are known from a call that another kernel served: neither Meta kernel nor
 // shape function.
 std::unique_ptr<Program> build_program(const Overload& overload, Arguments arguments, const TensorRefs& tensors,
-                                       const torch::jit::Stack& results);
+                                       const torch::jit::Stack& results, hlo::Passes passes);
 
 // Runs it and leaves the results on the stack in place of the arguments.
 void run_program(const Program& program, const Overload& overload, Arguments arguments, const TensorRefs& tensors,
