@@ -28,3 +28,16 @@ function(room name)
   endforeach()
   target_link_libraries(tpupilot_${name} PUBLIC ${ROOM_LINKS})
 endfunction()
+
+# The text of a file travels inside `target`, as namespace::function() of a header.
+function(embed target file header namespace function)
+  set(output ${CMAKE_BINARY_DIR}/embedded/${function}.cpp)
+  set(script ${CMAKE_SOURCE_DIR}/cmake/embed.cmake)
+  add_custom_command(
+    OUTPUT ${output}
+    COMMAND ${CMAKE_COMMAND} -DINPUT=${CMAKE_SOURCE_DIR}/${file} -DOUTPUT=${output} -DHEADER=${header}
+            -DNAMESPACE=${namespace} -DFUNCTION=${function} -P ${script}
+    DEPENDS ${CMAKE_SOURCE_DIR}/${file} ${script}
+    VERBATIM)
+  target_sources(${target} PRIVATE ${output})
+endfunction()

@@ -328,6 +328,16 @@ def counters():
     return {k: v if k.endswith("seconds") else int(v) for k, v in _C.counters().items()}
 
 
+def rehearse_passes(passes, always=False):
+    """Makes f32 products as a TPU does, in 1, 3 or 6 passes of bf16, where ``torch.set_float32_matmul_precision`` says "highest",
+    its default; with ``always`` whatever it says. 0 is the start: "highest" is plain f32 (on a TPU plugin its own HIGHEST).
+
+    "medium" is one pass and "high" three without this. Raises ValueError for another number. Products: matmul, convolution
+    and what is made of them, their gradients too; f32 and complex64, not f64, f16, bf16.
+    """
+    _C.rehearse_passes(passes, always)
+
+
 def reset_counters():
     _C.reset_counters()
 

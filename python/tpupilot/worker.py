@@ -375,6 +375,13 @@ class Device:
     def counters(self):
         return self.call("counters")
 
+    def rehearse(self, passes, always):
+        """f32 products in so many passes of bf16. False where the device cannot be told."""
+        able = hasattr(self.module, "rehearse_passes")
+        if able:
+            self.module.rehearse_passes(passes, always)
+        return able
+
     def peak_memory(self):
         peak = self.call("max_memory_allocated")
         return (None, "unknown") if peak is None else (int(peak), f"torch.{self.type}.max_memory_allocated")
@@ -576,6 +583,33 @@ def open_draws(request):
 # ---- what ops run where ---------------------------------------------------------------------------------------------------
 
 
+BACKEND_KEYS = {"cpu": "CPU", "cuda": "CUDA", "xla": "XLA"}  # other devices are torch's PrivateUse1
+COMPOSITES = ["CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional"]
+
+
+def kernel_of(op, device_type):
+    """How torch's dispatcher serves an overload on a device: "native", by a kernel of the backend's; "derived", by one that
+    core makes of the backend's out= overload; "composite", by core's own; "none"."""
+
+    def has(name, *keys):
+        return any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in keys)
+
+    def inputs(schema):
+        return [(a.name, str(a.type)) for a in schema.arguments if not a.is_out]
+
+    backend = BACKEND_KEYS.get(device_type, "PrivateUse1")
+    if has(op.name(), backend):
+        return "native"
+    if has(op.name(), COMPOSITES[2]):
+        base = op.name().partition("::")[2].partition(".")[0]
+        packet = getattr(getattr(torch.ops, op.namespace), base.rstrip("_") if base.endswith("_") else base)
+        twins = [getattr(packet, o) for o in packet.overloads()]
+        same = [t for t in twins if t._schema.is_mutable and inputs(t._schema) == inputs(op._schema)]
+        if any(has(t.name(), backend) for t in same):
+            return "derived"
+    return "composite" if has(op.name(), *COMPOSITES) else "none"
+
+
 class OpTrace(TorchDispatchMode):
     """Counts every ATen op by device and dtype of its result, and follows data that leaves the device."""
 
@@ -584,6 +618,7 @@ class OpTrace(TorchDispatchMode):
         self.device_type = device_type
         self.paused = False  # while the worker itself computes
         self.ops, self.cpu_on_device_data, self.host_counters = {}, {}, {}
+        self.overloads = {}
         self.from_device = set()
         self.alive = []  # so that no id is used twice
 
@@ -598,6 +633,7 @@ class OpTrace(TorchDispatchMode):
         dtype = dtype_name(outputs[0].dtype) if outputs else ""
         key = (name, str(where), dtype)
         self.ops[key] = self.ops.get(key, 0) + 1
+        self.overloads[name] = func
         if self.device_type != "cpu":
             self._follow(name, list(inputs), outputs)
         return result
@@ -620,7 +656,10 @@ class OpTrace(TorchDispatchMode):
     def report(self):
         ops = [{"op": o, "device": d, "dtype": t, "count": n} for (o, d, t), n in sorted(self.ops.items())]
         on_cpu = [{"op": o, "count": n} for o, n in sorted(self.cpu_on_device_data.items())]
-        return {"ops": ops, "cpu_ops_on_device_data": on_cpu, "host_counters": self.host_counters}
+        kernels = {
+            name: {"name": f.name(), "kernel": kernel_of(f, self.device_type)} for name, f in self.overloads.items()
+        }
+        return {"ops": ops, "kernels": kernels, "cpu_ops_on_device_data": on_cpu, "host_counters": self.host_counters}
 
 
 # ---- the job --------------------------------------------------------------------------------------------------------------
@@ -1493,6 +1532,18 @@ class Run:
         self.ops = None
 
     def __call__(self):
+        passes = self.request.get("passes")
+        if passes is None:
+            return self._run()
+        able = self.device.rehearse(passes, True)
+        try:
+            return self._run() if able else 0
+        finally:
+            self.device.rehearse(self.worker.default_passes, False)
+            job_asks = torch.get_float32_matmul_precision()
+            self.events.emit("precision", passes=passes, able=able, matmul_precision=job_asks)
+
+    def _run(self):
         deterministic = self.request.get("deterministic", False)
         torch.use_deterministic_algorithms(deterministic)
         self.objects = Objects(self.job, self.device, self.worker.seed, self.double, self.fault)
@@ -1633,7 +1684,7 @@ class Run:
                 self.recorder.tensors("gradients", step, self.gradients.tensors)
             self.recorder.tensors("state", step, objects.state_tensors())
         if self.ops is not None:
-            self.events.emit("ops", step=step, **self.ops.report())
+            self.events.emit("ops", step=step, fallbacks=self.device.call("fallbacks"), **self.ops.report())
         self.events.emit(
             "step", step=step, loss=None if loss is None else loss.item(),
             grad_norm=self.gradients.norm() if objects.optimizers() else None, lr=learning_rate, batch_sha256=batch_sha256,
@@ -2229,6 +2280,9 @@ class Worker:
         self.events = Events(self.out)
         self.job = None
         self.device = Device(request["device"])
+        self.default_passes = (
+            1 if request.get("numerics") == "tpu" else 0
+        )  # of f32 products, where the job asks for none
 
     def run(self):
         """Exit code: 0 all tasks ended, 1 the job raised, 2 the request or the job's form is wrong, 3 a file cannot be written."""
@@ -2251,6 +2305,8 @@ class Worker:
             with stage("import"):
                 self.job = Job(self.request["job"])
         kind = task["task"]
+        if self.default_passes:  # a device that cannot be told is a TPU itself
+            self.device.rehearse(self.default_passes, False)
         if kind == "environment":
             self.events.emit("environment", **environment(self))
             return 0

@@ -11,6 +11,7 @@
 
 #include "aten/counters.h"
 #include "aten/errors.h"
+#include "aten/precision.h"
 #include "aten/preparation.h"
 #include "aten/program.h"
 #include "aten/recorder.h"
@@ -65,26 +66,31 @@ class RowKernel final : public c10::OperatorKernel {
       record_call(overload_, arguments, tensors, key, stack);
       return;
     }
+    hlo::Passes passes = hlo::Passes::Exact;
+    const bool contracts = contracts_.load(std::memory_order_relaxed);
+    if (contracts) key.push_back(static_cast<uint64_t>(passes = current_passes()));
     const Program* program = find(key);
     Key form;
     if (program == nullptr) {
       form = form_of(overload_.facts, arguments);
-      if (const Program* sibling = find_form(form)) {
+      if (const Program* sibling = find_form(form, contracts, passes)) {
         const std::unique_ptr<Program> moved = keep_sibling(key, placed_elsewhere(*sibling, tensors), program);
         counters().memory_hits.fetch_add(1, std::memory_order_relaxed);
         return run_program(program != nullptr ? *program : *moved, overload_, arguments, tensors, stack);
       }
+      if (contracts) key.pop_back();  // Meta kernels know nothing of it
+      passes = current_passes();
     }
     if (program == nullptr && derived_) {
       torch::jit::Stack results;
-      adopt(key, form, arguments, tensors, results);
+      adopt(key, form, arguments, tensors, results, passes);
       stack->erase(stack->end() - static_cast<std::ptrdiff_t>(count), stack->end());
       stack->insert(stack->end(), results.begin(), results.end());
       return;
     }
     if (program == nullptr) {
       // Meta kernels are Python: no lock is held while the program is built. Two threads may build one program twice.
-      program = keep(key, form, build_program(overload_, arguments, tensors, key));
+      program = keep(key, form, build_program(overload_, arguments, tensors, key, passes), passes);
     } else {
       counters().memory_hits.fetch_add(1, std::memory_order_relaxed);
     }
@@ -105,18 +111,25 @@ class RowKernel final : public c10::OperatorKernel {
     const auto it = programs_.find(key);
     return it == programs_.end() ? nullptr : it->second.get();
   }
-  const Program* find_form(const Key& form) {
+  const Program* find_form(Key form, bool contracts, hlo::Passes passes) {
+    if (contracts) form.push_back(static_cast<uint64_t>(passes));
     const std::lock_guard lock(mutex_);
     const auto it = forms_.find(form);
     return it == forms_.end() ? nullptr : it->second;
   }
-  const Program* keep(const Key& key, const Key& form, std::unique_ptr<Program> program) {
+  // An overload of which one program contracts has the setting in its keys from then on.
+  const Program* keep(Key& key, Key& form, std::unique_ptr<Program> program, hlo::Passes passes) {
     const std::lock_guard lock(mutex_);
+    if (program->contracts) contracts_.store(true, std::memory_order_relaxed);
+    if (contracts_.load(std::memory_order_relaxed)) {
+      key.push_back(static_cast<uint64_t>(passes));
+      form.push_back(static_cast<uint64_t>(passes));
+    }
     ++signatures_;
-    const Program* kept =
-        programs_.emplace(key, std::move(program)).first->second.get();  // programs stay for the life of the process
+    const Program* kept = programs_.emplace(std::as_const(key), std::move(program))
+                              .first->second.get();  // programs stay for the life of the process
     // Where out= is resized, the call's own views are not the program's.
-    if (!kept->resizes) forms_.emplace(form, kept);
+    if (!kept->resizes) forms_.emplace(std::as_const(form), kept);
     return kept;
   }
   // Sets `kept`; but a loop over very many places is not remembered: the program comes back then.
@@ -130,16 +143,17 @@ class RowKernel final : public c10::OperatorKernel {
 
   // Programs of overloads that core derives are made from what core's own kernel returned: it checks the arguments, in
   // its own words, allocates, and calls our .out overload, whose program this one shares.
-  const Program* adopt(const Key& key, const Key& form, Arguments arguments, const TensorRefs& tensors,
-                       torch::jit::Stack& results) {
+  const Program* adopt(Key& key, Key& form, Arguments arguments, const TensorRefs& tensors,
+                       torch::jit::Stack& results, hlo::Passes passes) {
     results.assign(arguments.begin(), arguments.end());
     overload_.handle->callBoxedForDispatchKey(kCoreDefault, results);
-    return keep(key, form, build_program(overload_, arguments, tensors, results));
+    return keep(key, form, build_program(overload_, arguments, tensors, results, passes), passes);
   }
 
   Overload overload_;
   bool derived_;
   std::atomic<bool> known_{false};  // overload_ is filled in
+  std::atomic<bool> contracts_{false};
   std::mutex mutex_;
   ska::flat_hash_map<Key, std::unique_ptr<Program>, KeyHash, KeyEqual> programs_;
   ska::flat_hash_map<Key, const Program*, KeyHash, KeyEqual> forms_;  // the first program of each form

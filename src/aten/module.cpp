@@ -6,6 +6,7 @@
 #include "aten/counters.h"
 #include "aten/errors.h"
 #include "aten/generator.h"
+#include "aten/precision.h"
 #include "aten/program.h"
 #include "aten/recorder.h"
 #include "aten/runtime.h"
@@ -66,6 +67,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("signatures", &signatures_by_overload);
   m.def("set_fallback", [](const std::string& policy) { set_fallback_policy(parse_policy(policy)); });
   m.def("rows", &op_rows);
+  m.def("rehearse_passes", &rehearse_passes, py::arg("passes"), py::arg("always"));
   m.def("default_generator", [](int device) { return default_generator(static_cast<c10::DeviceIndex>(device)); });
 
   py::class_<Recorder>(m, "Recorder")

@@ -12,6 +12,7 @@
 #include "aten/execute.h"
 #include "aten/generator.h"
 #include "aten/meta.h"
+#include "aten/precision.h"
 #include "aten/runtime.h"
 #include "aten/storage.h"
 #include "layout/layout.h"
@@ -239,6 +240,7 @@ std::unique_ptr<Program> compiled(const Overload& overload, CallContext& call, A
     program->random_blocks = overload.row->random(types);
   }
   program->prompt = call.b.target().small_programs_inline && call.b.small_elementwise();
+  program->contracts = call.b.contracts();
   program->executable = compile(call.b, flats, runtime().eager_options);
   return program;
 }
@@ -246,15 +248,17 @@ std::unique_ptr<Program> compiled(const Overload& overload, CallContext& call, A
 }  // namespace
 
 std::unique_ptr<Program> build_program(const Overload& overload, Arguments arguments, const TensorRefs& tensors,
-                                       const Key& key) {
+                                       const Key& key, hlo::Passes passes) {
   hlo::Builder builder(runtime().eager_target);
+  builder.set_passes(passes);
   CallContext call(builder, overload.facts, arguments, tensors, nullptr);
   return compiled(overload, call, arguments, result_facts(overload, arguments, call, key));
 }
 
 std::unique_ptr<Program> build_program(const Overload& overload, Arguments arguments, const TensorRefs& tensors,
-                                       const torch::jit::Stack& results) {
+                                       const torch::jit::Stack& results, hlo::Passes passes) {
   hlo::Builder builder(runtime().eager_target);
+  builder.set_passes(passes);
   CallContext call(builder, overload.facts, arguments, tensors, nullptr);
   std::vector<ResultFacts> facts;
   for (const c10::IValue& v : results) {
@@ -332,6 +336,7 @@ void run_program(const Program& program, const Overload& overload, Arguments arg
 void record_call(const Overload& overload, Arguments arguments, const TensorRefs& tensors, const Key& key,
                  torch::jit::Stack* stack) {
   Recorder& recorder = *Recorder::current();
+  recorder.builder().set_passes(current_passes());
   CallContext call(recorder.builder(), overload.facts, arguments, tensors, &recorder);
   std::vector<ResultFacts> results = result_facts(overload, arguments, call, key);
   prepare_destinations(overload, results, arguments);

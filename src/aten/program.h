@@ -35,6 +35,8 @@ struct Program {
   uint64_t random_blocks = 0;
   bool prompt = false;  // execute.h
   Refusals refusals;    // null, or the last output is a verdict
+  bool prompt = false;     // execute.h
+  bool contracts = false;  // it was built for one setting of current_passes()
 };
 
 // Everything an overload's kernel knows besides its cache.
@@ -46,12 +48,12 @@ struct Overload {
 
 // Runs the Meta kernel (or the row's shape function), the emitter, and the compiler. `arguments` may be resized (out=).
 std::unique_ptr<Program> build_program(const Overload& overload, Arguments arguments, const TensorRefs& tensors,
-                                       const Key& key);
+                                       const Key& key, hlo::Passes passes);
 
 // The same for an overload whose results are known from a call that another kernel served: neither Meta kernel nor
 // shape function.
 std::unique_ptr<Program> build_program(const Overload& overload, Arguments arguments, const TensorRefs& tensors,
-                                       const torch::jit::Stack& results);
+                                       const torch::jit::Stack& results, hlo::Passes passes);
 
 // A program for views of the same forms that start elsewhere (layout::Placement).
 std::unique_ptr<Program> placed_elsewhere(const Program& sibling, const TensorRefs& tensors);

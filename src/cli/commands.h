@@ -14,6 +14,8 @@ int report_command(const std::string& run_folder);
 int checks_command(bool markdown, bool json);
 int keys_command(bool markdown, bool json);
 int ops_command(const std::string& name, bool markdown, bool json);
+// The same beside a target profile, "torch_tpu==0.2.0"; what would fail there comes first.
+int target_command(const std::string& target, const std::string& name, bool markdown, bool json);
 // With a job, the file holds the plan of its recording too.
 int worker_command(const std::string& export_to, const pilot::RunOptions& options);
 

@@ -37,7 +37,7 @@ struct Arguments {
   RunOptions run;
   int gate = -1;
   bool json = false, markdown = false;
-  std::string folder, name, export_to;
+  std::string folder, name, export_to, target;
 };
 
 void add_job_options(CLI::App* command, Arguments& arguments) {
@@ -80,6 +80,8 @@ int parse_and_run(int argc, char** argv) {
   CLI::App* keys = app.add_subcommand("keys", "list every key of pilot.toml with its default");
   CLI::App* ops = app.add_subcommand("ops", "list the ATen overloads that the backend has");
   ops->add_option("name", arguments.name, "an overload or an op, for example add or add.out");
+  ops->add_option("--target", arguments.target,
+                  "compare with a release of the TPU backend, for example torch_tpu==0.2.0");
   for (CLI::App* command : {checks, keys, ops}) {
     command->add_flag("--markdown", arguments.markdown, "a table for docs/");
     command->add_flag("--json", arguments.json, "one JSON document on stdout");
@@ -110,6 +112,9 @@ int parse_and_run(int argc, char** argv) {
   if (*report) return tpupilot::cli::report_command(arguments.folder);
   if (*checks) return tpupilot::cli::checks_command(arguments.markdown, arguments.json);
   if (*keys) return tpupilot::cli::keys_command(arguments.markdown, arguments.json);
+  if (*ops && !arguments.target.empty()) {
+    return tpupilot::cli::target_command(arguments.target, arguments.name, arguments.markdown, arguments.json);
+  }
   if (*ops) return tpupilot::cli::ops_command(arguments.name, arguments.markdown, arguments.json);
   if (*worker) return tpupilot::cli::worker_command(arguments.export_to, arguments.run);
   std::fputs(kFirstScreen, stdout);

@@ -1,4 +1,4 @@
-// python/tpupilot/worker.py as it was when this program was built (embed.cmake).
+// python/tpupilot/worker.py as it was when this program was built (cmake/embed.cmake).
 #pragma once
 
 #include <string_view>

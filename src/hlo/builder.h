@@ -65,6 +65,9 @@ class Builder {
   // runs what has less than 1,000 floating-point operations in the calling thread; an op may become several.
   bool small_elementwise() const { return elements_ <= kSmall; }
   static constexpr int64_t kSmall = 128;
+  // Its contractions were made as target().passes says: another setting would give another program.
+  bool contracts() const { return contracts_; }
+  void set_passes(Passes passes) { target_.passes = passes; }  // of what is emitted from here on
 
   Value parameter(Type type);
   // The whole module, with `results` as @main's results. May be called once.
@@ -150,8 +153,16 @@ class Builder {
   Value unreduce(const Value& reduced, const Dims& original, const Dims& dims);
 
   // ---- contractions, windows, indexing ----
+  // Products of f32 (and of complex64, part by part) are made in target().passes; those of other types are what they
+  // are.
   Value dot_general(const Value& a, const Value& b, const Dims& lhs_batch, const Dims& rhs_batch,
                     const Dims& lhs_contract, const Dims& rhs_contract, std::optional<Elem> result = {});
+  // The same whatever target().passes: for what is no product to the user, such as a sum written as one.
+  Value exact_dot_general(const Value& a, const Value& b, const Dims& lhs_batch, const Dims& rhs_batch,
+                          const Dims& lhs_contract, const Dims& rhs_contract, std::optional<Elem> result = {});
+  // Any product of two values that is linear in each, in target().passes: `product` is asked for the parts of a and b.
+  // A TPU splits its operands itself, so there and for Passes::Exact it is product(a, b).
+  Value by_passes(const Value& a, const Value& b, const std::function<Value(const Value&, const Value&)>& product);
   Value convolution(const Value& input, const Value& kernel, const Convolution& attributes, const Dims& out_dims);
   Value gather(const Value& x, const Value& indices, const Gather& g, const Dims& out_dims);
   // Calls a function that is registered with the plugin (FFI, api_version 4), on dense row-major arrays. `integers`
@@ -176,6 +187,10 @@ class Builder {
   std::string fresh() { return "%v" + std::to_string(next_++); }
   void append(std::string_view name, std::string_view results, const Values& in, const std::string& out_types,
               std::string_view properties = {}, std::string_view regions = {}, std::string_view attributes = {});
+  struct DotDims {
+    const Dims &lhs_batch, &rhs_batch, &lhs_contract, &rhs_contract;
+  };
+  Value dot(const Value& a, const Value& b, const DotDims& dims, std::optional<Elem> result);
   Value many_random_bits(const Value& state, const Type& type);
   Value sum_rows(const Value& x);    // [a, n] -> [a]
   Value sum_middle(const Value& x);  // [a, n, b] -> [a, 1, b]
@@ -204,6 +219,7 @@ class Builder {
   int floor_ = -1;  // inside a region that may not capture: the number of its first value; else -1
   int64_t op_count_ = 0;
   int64_t elements_ = 0;  // made by all ops; beyond kSmall once an op is not element-wise
+  bool contracts_ = false;
 };
 
 std::string array_attribute(const Dims& dims);  // "array<i64: 1, 2>", "array<i64>" when empty

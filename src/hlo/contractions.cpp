@@ -1,6 +1,7 @@
 // dot_general and convolution.
 #include <array>
 #include <cctype>
+#include <utility>
 
 #include "hlo/builder.h"
 #include "hlo/text.h"
@@ -8,9 +9,11 @@
 namespace tpupilot::hlo {
 namespace {
 
-std::string precision_attribute(Precision precision) {
-  constexpr std::array<std::string_view, 3> kNames = {"DEFAULT", "HIGH", "HIGHEST"};
-  const std::string one = "#stablehlo<precision " + std::string(kNames.at(static_cast<size_t>(precision))) + ">";
+// A TPU does the passes itself. Elsewhere by_passes made the parts, whose products are exact in f32.
+std::string precision_attribute(const Target& target) {
+  constexpr std::array<std::string_view, 4> kNames = {"HIGHEST", "DEFAULT", "HIGH", "HIGHEST"};  // by Passes
+  const auto passes = target.platform == Platform::Tpu ? target.passes : Passes::Exact;
+  const std::string one = "#stablehlo<precision " + std::string(kNames.at(static_cast<size_t>(passes))) + ">";
   return "precision_config = [" + one + ", " + one + "]";
 }
 
@@ -49,6 +52,21 @@ int64_t dilated(int64_t size, int64_t dilation) { return size == 0 ? 0 : (size -
 
 Value Builder::dot_general(const Value& a, const Value& b, const Dims& lhs_batch, const Dims& rhs_batch,
                            const Dims& lhs_contract, const Dims& rhs_contract, std::optional<Elem> result) {
+  return by_passes(a, b, [&](const Value& x, const Value& y) {
+    return dot(x, y, {lhs_batch, rhs_batch, lhs_contract, rhs_contract}, result);
+  });
+}
+
+Value Builder::exact_dot_general(const Value& a, const Value& b, const Dims& lhs_batch, const Dims& rhs_batch,
+                                 const Dims& lhs_contract, const Dims& rhs_contract, std::optional<Elem> result) {
+  const Passes passes = std::exchange(target_.passes, Passes::Exact);
+  const Value product = dot(a, b, {lhs_batch, rhs_batch, lhs_contract, rhs_contract}, result);
+  target_.passes = passes;
+  return product;
+}
+
+Value Builder::dot(const Value& a, const Value& b, const DotDims& dims, std::optional<Elem> result) {
+  const auto& [lhs_batch, rhs_batch, lhs_contract, rhs_contract] = dims;
   const std::string call = a.type.str() + " and " + b.type.str() + ", batch " + bracketed(lhs_batch) + " " +
                            bracketed(rhs_batch) + ", contract " + bracketed(lhs_contract) + " " +
                            bracketed(rhs_contract);
@@ -76,8 +94,7 @@ Value Builder::dot_general(const Value& a, const Value& b, const Dims& lhs_batch
       ", rhs_batching_dimensions = " + bracketed(rhs_batch) +
       ", lhs_contracting_dimensions = " + bracketed(lhs_contract) +
       ", rhs_contracting_dimensions = " + bracketed(rhs_contract) + ">, ";
-  return op("stablehlo.dot_general", {a, b}, {result.value_or(a.elem()), out},
-            numbers + precision_attribute(target_.precision));
+  return op("stablehlo.dot_general", {a, b}, {result.value_or(a.elem()), out}, numbers + precision_attribute(target_));
 }
 
 Value Builder::convolution(const Value& input, const Value& kernel, const Convolution& c, const Dims& out_dims) {
@@ -118,8 +135,10 @@ Value Builder::convolution(const Value& input, const Value& kernel, const Convol
       (spatial ? "[" + padding + "]" : "") + "> : " + pairs + ", lhs_dilation = " + array_attribute(c.lhs_dilation) +
       ", rhs_dilation = " + array_attribute(c.rhs_dilation) + ", dimension_numbers = #stablehlo.conv<" +
       c.dimension_numbers + ">, feature_group_count = " + integer_attribute(c.feature_group_count) +
-      ", batch_group_count = " + integer_attribute(c.batch_group_count) + ", " + precision_attribute(target_.precision);
-  return op("stablehlo.convolution", {input, kernel}, input.type.with(out_dims), attributes);
+      ", batch_group_count = " + integer_attribute(c.batch_group_count) + ", " + precision_attribute(target_);
+  return by_passes(input, kernel, [&](const Value& x, const Value& w) {
+    return op("stablehlo.convolution", {x, w}, x.type.with(out_dims), attributes);
+  });
 }
 
 }  // namespace tpupilot::hlo

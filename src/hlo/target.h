@@ -5,13 +5,15 @@
 namespace tpupilot::hlo {
 
 enum class Platform { Cpu, Cuda, Tpu };
-enum class Precision { Default, High, Highest };  // of f32 contractions, as StableHLO's precision_config
+// How f32 products are made. Exact: as exactly as the platform can. The others are a TPU's: its matrix unit multiplies
+// bf16, so f32 operands are taken in one, two or three bf16 parts (DEFAULT, HIGH, HIGHEST of StableHLO).
+enum class Passes { Exact, One, Three, Six };
 
 struct Target {
   Platform platform = Platform::Cpu;
   bool region = false;  // a compiled region of many ops (fusion emitters on), not one eager op
 
-  Precision precision = Precision::Highest;
+  Passes passes = Passes::Exact;  // of contractions
 
   bool small_programs_inline = false;  // XLA:CPU: Builder::small_elementwise programs are done when Execute returns
 

@@ -337,7 +337,9 @@ Value choose(Builder& b, const Window& p, const Value& first, const Value& secon
   if (hlo::product(out) == 0 || first.type.numel() == 0 || second.type.numel() == 0)
     return b.zeros({first.elem(), out});
   if (!b.target().cpu()) return forms.plain(b, p, first, second, out);
-  if (is_depthwise(p, image_channels, w_dims)) return forms.depthwise(b, p, first, second, out);
+  if (is_depthwise(p, image_channels, w_dims)) {
+    return b.by_passes(first, second, [&](const Value& x, const Value& y) { return forms.depthwise(b, p, x, y, out); });
+  }
   if (p.groups > 1 && p.groups <= kMostSlicedGroups) {
     Window alone = p;
     alone.groups = 1;

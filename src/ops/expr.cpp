@@ -80,7 +80,7 @@ Expr row_sums(const Expr& x) {
   constexpr int64_t kLongest = 4096;  // longer rows lose digits in a product
   const int64_t n = x.v.dims()[1];
   if (!x.b->target().cpu() || n > kLongest || x.v.type.numel() == 0) return sum(x, {1});
-  return {x.b, x.b->dot_general(x, x.b->constant(1, {x.v.elem(), {n}}), {}, {}, {1}, {0})};
+  return {x.b, x.b->exact_dot_general(x, x.b->constant(1, {x.v.elem(), {n}}), {}, {}, {1}, {0})};
 }
 
 }  // namespace tpupilot::ops

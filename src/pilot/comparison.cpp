@@ -67,7 +67,8 @@ std::string describe(const std::string& name, const json& row) {
 
 // The dtype whose rule judges the job: autocast's, else that of its gradients, or of its state where it has none.
 std::string working_dtype(const Context& context) {
-  if (const std::string autocast = context.settings().text("reference", "autocast"); !autocast.empty()) return autocast;
+  if (const std::string autocast = context.manifest().at("thresholds").value("autocast", ""); !autocast.empty())
+    return autocast;
   const std::string what = job_form(context).optimizers ? "gradients" : "state";
   const TensorFile file(context.verified(context.tensors("reference", "base", what, 0)));
   for (const auto& [name, tensor] : file.tensors()) {

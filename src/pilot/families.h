@@ -17,6 +17,10 @@ CheckResult exclusive(const Context&);
 CheckResult reference_diff(const Context&);
 }  // namespace environment
 
+namespace inventory {
+CheckResult op_path(const Context&);
+}  // namespace inventory
+
 namespace parity {
 CheckResult inputs_equal(const Context&);
 CheckResult noise_floor(const Context&);
@@ -30,6 +34,7 @@ CheckResult nonfinite(const Context&);
 CheckResult dtype(const Context&);
 CheckResult placement(const Context&);
 CheckResult self_test(const Context&);
+CheckResult tpu_precision(const Context&);
 CheckResult first_divergence(const Context&);
 }  // namespace parity
 

@@ -45,11 +45,12 @@ void check_fault(const std::string& fault) {
   throw Error("[--inject] no fault `" + fault + "`; known: " + all + ".");
 }
 
-// Keys of the interface that this release cannot honour are refused, never ignored.
-void refuse_unfinished_keys(const Settings& settings) {
-  if (settings.text("candidate", "numerics") != "exact") {
-    throw Error(
-        "[candidate] numerics = \"tpu\" (a TPU's default precision) is not in this release; leave it at \"exact\".");
+// Keys that cannot be honoured are refused, never ignored.
+void refuse_contradictions(const Settings& settings) {
+  const std::string device = settings.text("candidate", "device");
+  if (settings.text("candidate", "numerics") == "tpu" && !device.starts_with("tpu")) {
+    throw Error("[candidate] numerics = \"tpu\" rehearses a TPU's precision on the device tpu; candidate.device is \"" +
+                device + "\".");
   }
 }
 
@@ -140,6 +141,7 @@ class Run {
       const Verdict verdict = gate_verdict(last, context);
       if (verdict != Verdict::Pass && verdict != Verdict::NotApplicable) break;
     }
+    if (last >= 1) judge(Gate::Inventory, state, context);
     judge(Gate::Decision, state, context);
     return finish(state, context, last);
   }
@@ -203,7 +205,7 @@ class Run {
   void prepare() {
     check_fault(options_.inject);
     job_ = find_job(options_.job, options_.assignments);
-    refuse_unfinished_keys(job_.settings);
+    refuse_contradictions(job_.settings);
     if (options_.gate) {
       std::string gates;
       for (int gate = 0; gate <= *options_.gate; ++gate) gates += (gate ? "," : "") + std::to_string(gate);

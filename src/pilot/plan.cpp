@@ -103,6 +103,12 @@ class Planner {
             {"reference/base"}};
   }
 
+  // The first step with f32 products in so many bf16 passes.
+  Task at_passes(int passes) const {
+    return run("candidate", "tpu-precision-" + std::to_string(passes),
+               {{"steps", 1}, {"record_steps", {0}}, {"draws", replay()}, {"passes", passes}});
+  }
+
   Process candidate() const {
     json base = recorded(replay());
     base["export_torch"] = path("candidate", "exports/base.pt");
@@ -119,6 +125,9 @@ class Planner {
              run("candidate", "base", base),
              run("candidate", "fault", fault),
              run("candidate", "placement", placement),
+             at_passes(1),
+             at_passes(3),
+             at_passes(6),
              {"portable", portable},
              run("candidate", "straight", {{"steps", resume_.end}, {"hash_state", "all"}})},
             {"reference/base"}};

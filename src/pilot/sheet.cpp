@@ -73,6 +73,14 @@ class SheetBuilder {
     }
     const auto rerun = in_.context.results().find("dec.one-variable");
     if (rerun != in_.context.results().end() && rerun->second.verdict == Verdict::Stop) verdict_ = Verdict::Stop;
+    // The inventory stands beside the gates: what the step executes and the target cannot do stops the run all the
+    // same.
+    for (const Check& check : registry()) {
+      const auto judged = in_.context.results().find(std::string(check.id));
+      if (check.gate == Gate::Inventory && judged != in_.context.results().end() &&
+          judged->second.verdict == Verdict::Stop)
+        verdict_ = Verdict::Stop;
+    }
     if (!in_.context.injected().empty() && verdict_ == Verdict::Pass) verdict_ = Verdict::NotJudged;
   }
 
@@ -126,7 +134,8 @@ class SheetBuilder {
   std::string reason(const Check& check) const {
     const int gate = static_cast<int>(check.gate);
     if (!check.judge) return "not in this release";
-    if (check.gate == Gate::Decision || check.gate == Gate::Inventory) return "nothing to decide";
+    if (check.gate == Gate::Inventory) return "gate 1 did not run";
+    if (check.gate == Gate::Decision) return "nothing to decide";
     if (std::find(in_.asked.begin(), in_.asked.end(), gate) == in_.asked.end())
       return "gate " + std::to_string(gate) + " was not asked for";
     return "the run ended at gate " + std::to_string(in_.last_judged);
@@ -171,7 +180,7 @@ class SheetBuilder {
       case Verdict::Pass:
         return gates + " passed on " + in_.context.settings().text("candidate", "device") + "; not shown on a TPU.";
       case Verdict::Stop:
-        return "gate " + std::to_string(failed_gate_) + ": " + first(stopped_) + ".";
+        return (failed_gate_ < 0 ? "" : "gate " + std::to_string(failed_gate_) + ": ") + first(stopped_) + ".";
       default:
         return "gate " + std::to_string(failed_gate_) + ": " +
                (open_.empty() ? "no check of it is in this release" : first(open_)) + ".";

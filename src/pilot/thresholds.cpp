@@ -22,11 +22,15 @@ json thresholds_of(const Settings& settings) {
       tolerance[dtype] = pair;
     }
   }
+  // f32 products of bf16 operands are bf16 arithmetic, as under autocast.
+  const bool bf16 = settings.text("candidate", "numerics") == "tpu" && settings.text("reference", "autocast").empty();
   return {{"tolerance", tolerance},
           {"judge", settings.text("parity", "judge")},
           {"judge_factor", {{"float64", 2.0}, {"float32", 2.0}, {"float16", 3.0}, {"bfloat16", 3.0}}},
           {"autocast",
-           settings.text("reference", "autocast")},  // not empty: everything is judged by the rule of that dtype
+           bf16 ? "bfloat16"
+                : settings.text("reference", "autocast")},  // not empty: everything is judged by the rule of that dtype
+          {"max_tpu_error", settings.number("parity", "max_tpu_error")},
           {"max_drift", settings.number("parity", "max_drift")}};
 }
 

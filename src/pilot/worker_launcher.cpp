@@ -73,6 +73,7 @@ json request_of(const Process& process, const Job& job, const fs::path& folder, 
           {"steps_per_epoch",
            settings.integer("job", "steps_per_epoch") > 0 ? settings.integer("job", "steps_per_epoch") : 8},
           {"autocast", settings.text("reference", "autocast")},
+          {"numerics", process.side == "candidate" ? settings.text("candidate", "numerics") : "exact"},
           {"threads", 0},
           {"tasks", tasks}};
 }
