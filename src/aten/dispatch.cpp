@@ -143,8 +143,8 @@ class RowKernel final : public c10::OperatorKernel {
 
   // Programs of overloads that core derives are made from what core's own kernel returned: it checks the arguments, in
   // its own words, allocates, and calls our .out overload, whose program this one shares.
-  const Program* adopt(Key& key, Key& form, Arguments arguments, const TensorRefs& tensors,
-                       torch::jit::Stack& results, hlo::Passes passes) {
+  const Program* adopt(Key& key, Key& form, Arguments arguments, const TensorRefs& tensors, torch::jit::Stack& results,
+                       hlo::Passes passes) {
     results.assign(arguments.begin(), arguments.end());
     overload_.handle->callBoxedForDispatchKey(kCoreDefault, results);
     return keep(key, form, build_program(overload_, arguments, tensors, results, passes), passes);

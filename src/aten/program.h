@@ -33,8 +33,7 @@ struct Program {
   size_t outputs = 0;    // of the executable
   bool resizes = false;  // an out= argument had another size: it is resized before each run
   uint64_t random_blocks = 0;
-  bool prompt = false;  // execute.h
-  Refusals refusals;    // null, or the last output is a verdict
+  Refusals refusals;       // null, or the last output is a verdict
   bool prompt = false;     // execute.h
   bool contracts = false;  // it was built for one setting of current_passes()
 };

@@ -9,7 +9,45 @@ namespace {
 std::vector<Row> all_rows() {
   std::vector<Row> rows;
   std::unordered_set<std::string_view> seen;
-  for (auto* family : {unary_rows, binary_rows, compare_rows, fill_rows, reduction_rows, shape_rows, index_rows, matmul_rows, convolution_rows, pooling_rows, normalization_rows, activation_rows, softmax_rows, loss_rows, random_rows, optimizer_rows, recurrent_rows, sort_rows, linalg_rows, cholesky_rows, lu_rows, fft_rows, decomposition_rows, modified_bessel_rows, bessel_rows, normal_rows, polynomial_rows, gamma_rows, padding_rows, unfold_window_rows, distance_rows, grid_sample_rows, margin_loss_rows, embedding_bag_rows, ctc_rows, segment_rows, fractional_pool_rows, counted_rows, histogram_rows}) {
+  for (auto* family : {unary_rows,
+                       binary_rows,
+                       compare_rows,
+                       fill_rows,
+                       reduction_rows,
+                       shape_rows,
+                       index_rows,
+                       matmul_rows,
+                       convolution_rows,
+                       pooling_rows,
+                       normalization_rows,
+                       activation_rows,
+                       softmax_rows,
+                       loss_rows,
+                       random_rows,
+                       optimizer_rows,
+                       recurrent_rows,
+                       sort_rows,
+                       linalg_rows,
+                       cholesky_rows,
+                       lu_rows,
+                       fft_rows,
+                       decomposition_rows,
+                       modified_bessel_rows,
+                       bessel_rows,
+                       normal_rows,
+                       polynomial_rows,
+                       gamma_rows,
+                       padding_rows,
+                       unfold_window_rows,
+                       distance_rows,
+                       grid_sample_rows,
+                       margin_loss_rows,
+                       embedding_bag_rows,
+                       ctc_rows,
+                       segment_rows,
+                       fractional_pool_rows,
+                       counted_rows,
+                       histogram_rows}) {
     for (Row& row : family()) {
       for (const std::string_view overload : row.overloads) {
         if (!seen.insert(overload).second) throw std::logic_error("[rows] two rows serve " + std::string(overload));

@@ -118,20 +118,16 @@ CheckResult tpu_precision(const Context& context) {
   CheckResult result;
   result.rule = {{"max_tpu_error", limit > 0 ? json(limit) : json("reported only")}};
   result.evidence = {"candidate/events.jsonl"};
-  if (context.settings().text("parity", "judge") != "float64" || !context.ended("reference", "float64")) {
-    result.why = "there is no float64 run of the step to measure the errors by";
-    return result;
-  }
+  if (context.settings().text("parity", "judge") != "float64" || !context.ended("reference", "float64"))
+    throw NotJudgedError("there is no float64 run of the step to measure the errors by");
   const Errors errors(context);
   json settings = json::object();
   std::string asked = "highest", said;
   for (const Setting& s : kSettings) {
     const std::string task = "tpu-precision-" + std::to_string(s.passes);
     const json event = context.need("candidate", task, "precision");
-    if (!event.at("able")) {
-      result.why = "the device `" + device + "` cannot be told in how many bf16 passes to multiply f32";
-      return result;
-    }
+    if (!event.at("able"))
+      throw NotJudgedError("the device `" + device + "` cannot be told in how many bf16 passes to multiply f32");
     asked = event.at("matmul_precision");
     settings[s.torch] = errors.of(task);
     said += (said.empty() ? "" : "; ") + std::string(s.words) + " " + text_of(settings[s.torch]);

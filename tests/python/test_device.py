@@ -271,15 +271,19 @@ def test_dtype_views_share_memory(tpu):
 
 # ---- an op without a row ----
 def test_an_op_without_a_row_raises_with_its_name(tpu):
-    with pytest.raises(NotImplementedError, match=r"aten::_linalg_svd.*support-matrix.*TPUPILOT_FALLBACK"):
-        torch.linalg.svd(torch.eye(3, device=tpu))
+    x = torch.eye(3, device=tpu)
+    with pytest.raises(NotImplementedError, match=r"aten::_nested_from_padded.*support-matrix.*TPUPILOT_FALLBACK"):
+        torch._nested_from_padded(x.view(1, 3, 3), torch.tensor([[3, 3]]))
     assert torch.tpu.counters()["fallbacks"] == 0
 
 
 def test_fallback_is_counted_and_off_by_default():
     code = """
     import torch
-    s = torch.linalg.svdvals(torch.eye(3, device="tpu"))
+    library = torch.library.Library("elsewhere", "DEF")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: x * 2, "CPU")
+    s = torch.ops.elsewhere.twice(torch.eye(3, device="tpu"))
     print(s.device, torch.tpu.counters()["fallbacks"] > 0)
     """
     out = run_python(code, TPUPILOT_FALLBACK="warn")
@@ -304,6 +308,12 @@ def test_seeds_and_states(tpu):
     assert torch.equal(d, torch.rand(4, device=tpu, generator=torch.Generator(device=tpu).manual_seed(5)))
     assert 0.45 < a.mean().item() < 0.55 and a.min().item() >= 0 and a.max().item() < 1
     assert abs(b.mean().item()) < 0.15 and 0.9 < b.std().item() < 1.1
+
+
+def test_an_empty_interval_of_integers_is_refused(tpu):
+    for device in ("cpu", tpu):
+        with pytest.raises(RuntimeError, match="random_ expects 'from' to be less than 'to', but got from=3 >= to=3"):
+            torch.empty(2, device=device).random_(3, 3)
 
 
 def test_dropout_draws_new_masks_without_compiling(tpu, counted):
