@@ -2,6 +2,8 @@
 
 import multiprocessing
 import multiprocessing.connection
+import signal
+import sys
 import time
 
 LIMIT = 600  # seconds for one case; the slowest takes under one minute on an idle core
@@ -60,7 +62,9 @@ def _kill_late(workers):
 
 def results(groups, run, lost, count):
     """Yields (job, result, seconds of processor time) of every job. A group's jobs run in order in one process; `lost(exit code)` is the
-    result of a job whose process ended. `run` must be importable by name."""
+    result of a job whose process ended twice: the first time is printed, and may be what another job of the process left behind. One
+    that is killed for its time is not tried again. `run` must be importable by name."""
+    tried = set()
     context = multiprocessing.get_context("spawn")
     waiting, workers = list(groups)[::-1], []
     try:
@@ -75,7 +79,17 @@ def results(groups, run, lost, count):
                 except EOFError:
                     workers.remove(worker)
                     worker.process.join()
-                    yield worker.jobs[0], lost(worker.process.exitcode), worker.seconds()
+                    job, code = worker.jobs[0], worker.process.exitcode
+                    if code != -signal.SIGKILL and job not in tried:
+                        tried.add(job)
+                        print(
+                            f"{job}: its process ended (exit code {code}); trying it again in another",
+                            file=sys.stderr,
+                            flush=True,
+                        )
+                        waiting.append(worker.jobs)
+                        continue
+                    yield job, lost(code), worker.seconds()
                     if worker.jobs[1:]:
                         waiting.append(worker.jobs[1:])
                     continue

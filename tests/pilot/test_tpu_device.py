@@ -51,8 +51,8 @@ def test_an_op_without_a_row_is_named(pilot):
     code, sheet, _ = pilot.run(JOBS / "unsupported_op", device="tpu")
     assert code == 1 and sheet["verdict"] == "stop"
     forward = check(sheet, "par.forward")
-    assert forward["verdict"] == "stop" and "bessel_j0" in forward["why"], forward["why"]
-    assert "job.py:15" in forward["why"]
+    assert forward["verdict"] == "stop" and "elsewhere::bell" in forward["why"], forward["why"]
+    assert "job.py:20" in forward["why"]
     assert check(sheet, "par.drift")["verdict"] == "not-judged"
 
 

@@ -3,6 +3,11 @@
 import torch
 
 
+@torch.library.custom_op("elsewhere::bell", mutates_args=(), device_types="cpu")
+def bell(x: torch.Tensor) -> torch.Tensor:
+    return torch.exp(-x.square())
+
+
 def model():
     return torch.nn.Linear(3, 2)
 
@@ -12,7 +17,7 @@ def batch(step):
 
 
 def loss(model, batch):
-    weight = torch.special.bessel_j0(batch).mean()
+    weight = bell(batch).mean()
     return model(batch).square().mean() * weight
 
 
