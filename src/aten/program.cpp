@@ -2,6 +2,7 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/native/Resize.h>
 
 #include <algorithm>
 #include <unordered_map>
@@ -96,6 +97,21 @@ std::vector<ResultFacts> result_facts(const Overload& overload, Arguments argume
   return results;
 }
 
+// True of in-place calls, and of out= that is an input as well: ATen does not resize what it reads.
+bool is_read_too(const Overload& overload, const ResultSlot& slot, const at::Tensor& destination, Arguments arguments) {
+  if (slot.argument == 0 && overload.facts.arguments[0].name == "self") return true;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!overload.facts.arguments[i].written && arguments[i].isTensor() && arguments[i].toTensor().is_same(destination))
+      return true;
+  }
+  return false;
+}
+
+void resize_output(const at::Tensor& output, const hlo::Dims& dims) {
+  at::native::resize_output_check(output, dims);  // warns, in ATen's words, unless it is empty
+  resize_tensor(output, dims);
+}
+
 // Checks the destinations, and gives out= tensors of another size the right one. True if any was resized.
 bool prepare_destinations(const Overload& overload, const std::vector<ResultFacts>& results, Arguments arguments) {
   bool resized = false;
@@ -105,7 +121,9 @@ bool prepare_destinations(const Overload& overload, const std::vector<ResultFact
     TORCH_CHECK(t->device().is_privateuseone(), "[", overload.facts.overload, "] the result goes to a ", t->device(),
                 " tensor, but the inputs are on the tpu; move it with .to('tpu')");
     if (t->sizes() != c10::IntArrayRef(r.type.dims)) {
-      resize_tensor(*t, r.type.dims);
+      TORCH_CHECK(!is_read_too(overload, r.slot, *t, arguments), "output with shape ", t->sizes(),
+                  " doesn't match the broadcast shape ", c10::IntArrayRef(r.type.dims));
+      resize_output(*t, r.type.dims);
       resized = true;
     }
     TORCH_CHECK(
@@ -287,7 +305,8 @@ void run_program(const Program& program, const Overload& overload, Arguments arg
   const c10::DeviceIndex device = device_of_call(tensors, arguments);
   if (program.resizes) {
     for (const ResultFacts& r : program.results) {
-      if (const at::Tensor* t = destination(r, arguments)) resize_tensor(*t, r.type.dims);
+      const at::Tensor* t = destination(r, arguments);
+      if (t != nullptr && t->sizes() != c10::IntArrayRef(r.type.dims)) resize_output(*t, r.type.dims);
     }
   }
   c10::SmallVector<BufferRef, 2> temporary;  // keeps scalar inputs alive over the call
