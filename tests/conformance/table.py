@@ -2,7 +2,8 @@
 
 Columns: entry, dtype, facet, kind, reason. Kinds: "unsupported" (NotImplementedError; the reason is the overload), "wrong" (the reason says
 what differs), "not-applicable" (a reason that begins with "cpu:" says that the CPU has nothing to compare with; another one comes
-from exclusions.tsv, which people write). The table is strict: a case that passes although it has a line fails the run.
+from exclusions.tsv, which people write). The table is strict: a case that passes although it has a line fails the run. It has lines of
+what has been run: as of now the cases of ./test. Those of ./test full only are not in it yet.
 
 The table is of the default plugin. expectations.PLUGIN.tsv has the lines in which another CPU plugin differs; its kind may be "pass".
 """
