@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <iostream>
 #include <map>
+#include <tuple>
 
 #include "cli/commands.h"
 #include "ops/row.h"
@@ -61,7 +62,9 @@ std::vector<Line> lines_of(const TargetOps& target, const std::string& name) {
     const bool named = name.empty() || overload == name || overload.substr(0, overload.find('.')) == name;
     if (named) lines.push_back(line_of(target, overload, row));
   }
-  std::stable_sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) { return a.outcome < b.outcome; });
+  std::sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) {
+    return std::tie(a.outcome, a.overload) < std::tie(b.outcome, b.overload);
+  });
   return lines;
 }
 

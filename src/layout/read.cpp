@@ -64,7 +64,7 @@ Value read_last(Builder& b, const Value& v, const std::vector<Step>& steps, int6
   std::vector<Axis> axes = whole_axes({v.dims().begin(), v.dims().end() - 1});
   axes.insert(axes.end(), p.axes.begin(), p.axes.end());
   if (p.rest != Plan::Rest::None) axes.push_back(whole_axis(p.rest_length));
-  const Value block = read_block(b, b.reshape(v, lengths_of(axes)), axes, starts);
+  Value block = read_block(b, b.reshape(v, lengths_of(axes)), axes, starts);
   switch (p.rest) {
     case Plan::Rest::Misaligned:
       return read_misaligned(b, block, p.rest_steps, p.rest_offset);

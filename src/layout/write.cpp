@@ -8,7 +8,6 @@ namespace {
 
 using hlo::Builder;
 using hlo::Direction;
-using hlo::Elem;
 using hlo::Value;
 using hlo::Values;
 

@@ -183,6 +183,7 @@ Values ctc_loss(Context& c) {
   Expr loss = -(log(sum(exp(kept - along(base, 0, k.dims())), {1})) + base);
   // Without input only an empty target is possible.
   std::vector<int64_t> certain;
+  certain.reserve(k.input_lengths.size());
   for (size_t n = 0; n < k.input_lengths.size(); ++n)
     certain.push_back(k.input_lengths[n] == 0 && k.target_lengths[n] == 0 ? 1 : 0);
   loss = where(expr(c, predicate(b, certain, {k.batch})), 0, loss);

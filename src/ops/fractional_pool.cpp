@@ -23,7 +23,7 @@ Planes planes_of(const Dims& dims, size_t spatial) {
 Value starts(Context& c, const Expr& sample, int64_t size, int64_t kernel, int64_t count) {
   Builder& b = c.b;
   const Dims dims{sample.v.dims()[0], count};
-  const Value last = b.constant_int(size - kernel, {Elem::S64, dims});
+  Value last = b.constant_int(size - kernel, {Elem::S64, dims});
   if (count == 1) return last;
   const Expr moved = along(sample, 0, dims), i = expr(c, b.iota({sample.v.elem(), dims}, 1));
   const Expr alpha = number(moved, static_cast<double>(size - kernel)) / static_cast<double>(count - 1);

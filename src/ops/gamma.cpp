@@ -130,7 +130,7 @@ Expr upper_fraction(const Expr& a, const Expr& x, const Expr& region) {
 constexpr int kInverseTerms = 12, kEtaTerms = 20;
 std::vector<std::vector<double>> temme() {
   constexpr int kAll = kEtaTerms + 2 * kInverseTerms;
-  std::vector<long double> alpha(kAll + 3), stirling(kInverseTerms), root(2 * kInverseTerms);
+  std::vector<long double> alpha(kAll + 3), stirling(kInverseTerms), root(size_t{2} * kInverseTerms);
   alpha[1] = 1;
   for (int n = 2; n < kAll + 3; ++n) {
     long double sum = alpha[n - 1];
@@ -145,7 +145,7 @@ std::vector<std::vector<double>> temme() {
   }
   long double rising = 1;  // (1/2) (3/2) ... (k - 1/2)
   for (int k = 0; k < kInverseTerms; ++k) {
-    stirling[k] = std::numbers::sqrt2_v<long double> * rising * root[2 * k];
+    stirling[k] = std::numbers::sqrt2_v<long double> * rising * root[size_t{2} * k];
     rising *= k + 0.5L;
   }
   std::vector<long double> first(kAll), row;

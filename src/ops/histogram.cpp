@@ -130,6 +130,7 @@ Values histogramdd_counts(Context& c) {
   const Value points = points_of(c);
   const Dims bins = c.integers("bins");
   std::vector<Axis> axes;
+  axes.reserve(bins.size());
   for (size_t d = 0; d < bins.size(); ++d) axes.push_back(even_axis(c, points, static_cast<int64_t>(d), bins[d]));
   return {binned(c, axes, points.dims()[0])};
 }
