@@ -24,7 +24,8 @@ def test_three_settings_fall_in_order_on_chargpt_and_its_ops_are_on_the_target(p
     assert found["verdict"] == "pass" and found["must"], found["why"]
     for part in ("loss", "gradients"):
         one, three, six = (error(found, setting, part) for setting in ("medium", "high", "highest"))
-        assert one > three > six, (part, one, three, six)
+        # The loss is one f32 number: three and six passes may round to the same.
+        assert one > three >= six and (three > six or part == "loss"), (part, one, three, six)
     assert 1e-4 < error(found, "medium", "gradients") < 1e-1
     assert found["measured"]["candidate"]["gradients"]["relative_error"] < 1e-5
     assert "one pass" in found["why"] and found["measured"]["job_asks"] == "highest"
