@@ -69,30 +69,43 @@ class RowKernel final : public c10::OperatorKernel {
     hlo::Passes passes = hlo::Passes::Exact;
     const bool contracts = contracts_.load(std::memory_order_relaxed);
     if (contracts) key.push_back(static_cast<uint64_t>(passes = current_passes()));
-    const Program* program = find(key);
-    Key form;
-    if (program == nullptr) {
-      form = form_of(overload_.facts, arguments);
-      if (const Program* sibling = find_form(form, contracts, passes)) {
-        const std::unique_ptr<Program> moved = keep_sibling(key, placed_elsewhere(*sibling, tensors), program);
-        counters().memory_hits.fetch_add(1, std::memory_order_relaxed);
-        return run_program(program != nullptr ? *program : *moved, overload_, arguments, tensors, stack);
-      }
-      if (contracts) key.pop_back();  // Meta kernels know nothing of it
-      passes = current_passes();
+    if (const Program* program = find(key)) {
+      counters().memory_hits.fetch_add(1, std::memory_order_relaxed);
+      return run_program(*program, overload_, arguments, tensors, stack);
     }
-    if (program == nullptr && derived_) {
+    Key form = form_of(overload_.facts, arguments);
+    if (const Program* sibling = find_form(form, contracts, passes)) {
+      return run_elsewhere(*sibling, key, arguments, tensors, stack);
+    }
+    if (contracts) key.pop_back();  // Meta kernels know nothing of it
+    make(key, form, arguments, tensors, stack);
+  }
+
+  // The first call of its form.
+  void make(Key& key, Key& form, Arguments arguments, const TensorRefs& tensors, torch::jit::Stack* stack) {
+    const hlo::Passes passes = current_passes();
+    if (derived_) {
       torch::jit::Stack results;
       adopt(key, form, arguments, tensors, results, passes);
-      stack->erase(stack->end() - static_cast<std::ptrdiff_t>(count), stack->end());
+      stack->erase(stack->end() - static_cast<std::ptrdiff_t>(arguments.size()), stack->end());
       stack->insert(stack->end(), results.begin(), results.end());
       return;
     }
-    if (program == nullptr) {
-      // Meta kernels are Python: no lock is held while the program is built. Two threads may build one program twice.
-      program = keep(key, form, build_program(overload_, arguments, tensors, key, passes), passes);
-    } else {
-      counters().memory_hits.fetch_add(1, std::memory_order_relaxed);
+    // Meta kernels are Python: no lock is held while the program is built. Two threads may build one program twice.
+    const Program* program = keep(key, form, build_program(overload_, arguments, tensors, key, passes), passes);
+    run_program(*program, overload_, arguments, tensors, stack);
+  }
+
+  // A call whose views differ from `sibling`'s in where they start. Remembered, but for a loop over very many places.
+  void run_elsewhere(const Program& sibling, const Key& key, Arguments arguments, const TensorRefs& tensors,
+                     torch::jit::Stack* stack) {
+    constexpr size_t kPlaces = 4096;
+    counters().memory_hits.fetch_add(1, std::memory_order_relaxed);
+    std::unique_ptr<Program> own = placed_elsewhere(sibling, tensors);
+    const Program* program = own.get();
+    {
+      const std::lock_guard lock(mutex_);
+      if (programs_.size() < kPlaces) program = programs_.emplace(key, std::move(own)).first->second.get();
     }
     run_program(*program, overload_, arguments, tensors, stack);
   }
@@ -131,14 +144,6 @@ class RowKernel final : public c10::OperatorKernel {
     // Where out= is resized, the call's own views are not the program's.
     if (!kept->resizes) forms_.emplace(std::as_const(form), kept);
     return kept;
-  }
-  // Sets `kept`; but a loop over very many places is not remembered: the program comes back then.
-  std::unique_ptr<Program> keep_sibling(const Key& key, std::unique_ptr<Program> program, const Program*& kept) {
-    constexpr size_t kSiblings = 4096;
-    const std::lock_guard lock(mutex_);
-    if (programs_.size() >= kSiblings) return program;
-    kept = programs_.emplace(key, std::move(program)).first->second.get();
-    return nullptr;
   }
 
   // Programs of overloads that core derives are made from what core's own kernel returned: it checks the arguments, in

@@ -51,7 +51,7 @@ hlo::Value read(hlo::Builder& b, const hlo::Value& flat, const Layout& l, const 
 hlo::Value write(hlo::Builder& b, const hlo::Value& flat, int64_t length, const Layout& l, const hlo::Value& value,
                  const hlo::Values& starts = {});
 
-// The element type of starts in a buffer of that length.
+// The element type of starts and indices in a buffer of that length.
 inline hlo::Elem start_elem(int64_t length) { return length > INT32_MAX ? hlo::Elem::S64 : hlo::Elem::S32; }
 
 // The same bytes seen as another element type: bit casts between real types of any two sizes, complex <-> real pairs.

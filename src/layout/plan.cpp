@@ -93,7 +93,7 @@ Dims lengths_of(const std::vector<Axis>& axes) {
 }
 
 hlo::Values starts_of_all(hlo::Builder& b, const std::vector<Axis>& axes, const hlo::Values& starts) {
-  const hlo::Elem elem = starts.empty() ? index_elem(hlo::product(lengths_of(axes))) : starts[0].elem();
+  const hlo::Elem elem = starts.empty() ? start_elem(hlo::product(lengths_of(axes))) : starts[0].elem();
   hlo::Values all;
   size_t next = 0;
   for (const Axis& a : axes) {
@@ -134,7 +134,7 @@ Placement placement(const Layout& l, int64_t length) {
 hlo::Value flat_indices(hlo::Builder& b, const std::vector<Step>& steps, int64_t offset, int64_t unit, int64_t length) {
   Dims sizes;
   for (const Step& s : steps) sizes.push_back(s.size);
-  const hlo::Type type{index_elem(length), sizes};
+  const hlo::Type type{start_elem(length), sizes};
   hlo::Value index;
   for (size_t i = 0; i < steps.size(); ++i) {
     const hlo::Value counter = b.iota(type, static_cast<int64_t>(i));

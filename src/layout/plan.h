@@ -60,9 +60,6 @@ hlo::Values starts_of_all(hlo::Builder& b, const std::vector<Axis>& axes, const 
 // [product of sizes, 1].
 hlo::Value flat_indices(hlo::Builder& b, const std::vector<Step>& steps, int64_t offset, int64_t unit, int64_t length);
 
-// Index type for an axis of that length.
-inline hlo::Elem index_elem(int64_t length) { return start_elem(length); }
-
 // Throws hlo::Error unless `flat` is one-dimensional and the view lies inside `length`.
 void check_bounds(const char* function, const Layout& l, int64_t length);
 std::string described(const Layout& l);

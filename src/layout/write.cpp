@@ -18,7 +18,7 @@ Value write_last(Builder& b, const Value& old, const std::vector<Step>& steps, i
 
 // Pred of `dims`: is this index of dim i one of the axis' block?
 Value in_block(Builder& b, const Dims& dims, size_t i, const Axis& a) {
-  const hlo::Type type{index_elem(a.length), dims};
+  const hlo::Type type{start_elem(a.length), dims};
   const Value index = b.iota(type, static_cast<int64_t>(i));
   const auto constant = [&](int64_t v) { return b.constant_int(v, type); };
   Value inside = b.compare(Direction::GE, index, constant(a.start));
