@@ -80,7 +80,13 @@ Values embedding_bag(Context& c) {
   Builder& b = c.b;
   const Bags bags = bags_of(c);
   const Elem elem = result_opmath(c);
+  const int64_t rows_of_table = c.tensor("weight").dims()[0];
   const int64_t width = c.tensor("weight").dims()[1], mode = c.integer("mode");
+  const std::string range = "[0, " + std::to_string(rows_of_table) + ")";
+  require_within(c, bags.index, 0, rows_of_table,
+                 {Refusal::Kind::Runtime,
+                  mode == kMax ? "embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be {}"
+                               : "Index {at} of input takes value {} which is not in the valid range " + range});
   const Value size = counted(c, bags);
   Value out = b.zeros({elem, {bags.bags, width}}), from = b.constant_int(-1, {Elem::S64, {bags.bags, width}});
   if (bags.n > 0 && c.result(0).numel() > 0) {
@@ -155,10 +161,8 @@ Values weights_backward(Context& c) {
 std::vector<Row> embedding_bag_rows() {
   return {
       {.overloads = {"_embedding_bag", "_embedding_bag_forward_only"}, .emit = embedding_bag, .remark = kOutOfRange},
-      {.overloads = {"_embedding_bag_backward", "_embedding_bag_dense_backward"},
-       .emit = backward,
-       .remark = kOutOfRange},
-      {.overloads = {"_embedding_bag_per_sample_weights_backward"}, .emit = weights_backward, .remark = kOutOfRange},
+      {.overloads = {"_embedding_bag_backward", "_embedding_bag_dense_backward"}, .emit = backward},
+      {.overloads = {"_embedding_bag_per_sample_weights_backward"}, .emit = weights_backward},
   };
 }
 

@@ -90,6 +90,11 @@ Values max_unpool(Context& c) {
   const Planes p = planes_of(c.result().dims, c.integers("output_size").size());
   const Dims dims{p.planes, self.type.numel() / p.planes};
   const Value index = b.reshape(b.convert(c.tensor("indices"), Elem::S64), dims);
+  std::string volume;
+  for (const int64_t size : p.sizes) volume += (volume.empty() ? "" : "x") + std::to_string(size);
+  require_within(
+      c, index, 0, p.area,
+      {Refusal::Kind::Runtime, "Found an invalid max index: {} (output volumes are of size " + volume + ")"});
   const Value zeros = b.zeros({self.elem(), {p.planes, p.area}});
   return {b.reshape(scatter_along(b, zeros, index, b.reshape(self, dims), 1), c.result().dims)};
 }

@@ -373,7 +373,9 @@ std::vector<Row> index_rows() {
        .remark = "too few elements in source raise when the host next waits for the device"},
       at_indices({"take", "take.out"}, take),
       at_indices({"put_"}, put),
-      at_indices({"embedding_dense_backward"}, embedding_dense_backward),
+      {.overloads = {"embedding_dense_backward"},
+       .emit = embedding_dense_backward,
+       .remark = "an index out of range is ignored; the forward op refused it"},
   };
 }
 

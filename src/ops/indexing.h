@@ -9,6 +9,7 @@
 namespace tpupilot::ops {
 
 constexpr std::string_view kOutOfRange = "an index out of range raises when the host next waits for the device";
+constexpr std::string_view kLabelOutOfRange = "a label out of range raises when the host next waits for the device";
 
 // Has the call refused unless low <= index < size everywhere.
 void require_within(Context& c, const Value& index, int64_t low, int64_t size, Refusal refusal);

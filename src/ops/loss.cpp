@@ -147,15 +147,14 @@ Values nll_backward(Context& c) {
 }  // namespace
 
 std::vector<Row> loss_rows() {
-  constexpr std::string_view kLabel = "a label out of range raises when the host next waits for the device";
   constexpr std::string_view kProbability = "values outside of [0, 1] raise when the host next waits for the device";
   return {
       {.overloads = {"nll_loss_forward.output", "nll_loss2d_forward", "nll_loss2d_forward.output"},
        .emit = nll_forward,
-       .remark = kLabel},
+       .remark = kLabelOutOfRange},
       {.overloads = {"nll_loss_backward.grad_input", "nll_loss2d_backward", "nll_loss2d_backward.grad_input"},
        .emit = nll_backward,
-       .remark = kLabel},
+       .remark = kLabelOutOfRange},
       {.overloads = {"mse_loss.out"}, .emit = mse},
       {.overloads = {"mse_loss_backward", "mse_loss_backward.grad_input"}, .emit = mse_backward},
       {.overloads = {"smooth_l1_loss.out"}, .emit = smooth_l1},

@@ -43,6 +43,7 @@ Margins margins_of(Context& c) {
   const Expr x = rows_of(c);
   const Dims& dims = x.v.dims();
   const Value target = b.reshape(b.convert(c.tensor("target"), Elem::S64), {dims[0], 1});
+  require_within(c, target, 0, dims[1], {Refusal::Kind::Runtime, "target out of range"});
   const Expr at_label = equal(broadcast(expr(c, target), dims), expr(c, b.iota({Elem::S64, dims}, 1)));
   const Expr own = broadcast(expr(c, gather_along(b, x, target, 1)), dims);
   const Expr over = maximum(expr(c, c.scalar("margin", x.v.elem())) - own + x, 0);
@@ -82,6 +83,7 @@ Labels labels_of(Context& c) {
   const Dims& dims = x.v.dims();
   const int64_t classes = dims[1];
   const Expr target = expr(c, b.reshape(b.convert(c.tensor("target"), Elem::S64), dims));
+  require_within(c, target, -1, classes, {Refusal::Kind::Runtime, "argument #2 'target' is out of range"});
   const Expr position = expr(c, b.iota({Elem::S64, dims}, 1));
   const Expr ends{&b, b.amin(where(target < 0, position, static_cast<double>(classes)), {1})};
   const Expr counts = position < along(ends, 0, dims), place = where(counts, target, 0);
@@ -126,24 +128,23 @@ std::vector<Type> like_self(Context& c) { return {c.tensor("self").type}; }
 }  // namespace
 
 std::vector<Row> margin_loss_rows() {
-  constexpr std::string_view kLabel = "a label out of range is clamped; ATen on CPU raises";
   return {
       {.overloads = {"multi_margin_loss", "multi_margin_loss.out"},
        .emit = multi_margin,
        .constants = {"p"},
-       .remark = kLabel},
+       .remark = kLabelOutOfRange},
       {.overloads = {"multi_margin_loss_backward", "multi_margin_loss_backward.grad_input"},
        .emit = multi_margin_backward,
        .shape = like_self,
        .constants = {"p"},
-       .remark = kLabel},
+       .remark = kLabelOutOfRange},
       {.overloads = {"multilabel_margin_loss_forward", "multilabel_margin_loss_forward.output"},
        .emit = multilabel_margin,
-       .remark = kLabel},
+       .remark = kLabelOutOfRange},
       {.overloads = {"multilabel_margin_loss_backward", "multilabel_margin_loss_backward.grad_input"},
        .emit = multilabel_margin_backward,
        .shape = like_self,
-       .remark = kLabel},
+       .remark = kLabelOutOfRange},
   };
 }
 

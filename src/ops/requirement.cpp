@@ -18,7 +18,8 @@ Value finding(Builder& b, const Requirement& r) {
   }
   const Value place = b.iota({Elem::S64, {n}}, 0), end = b.constant_int(n, {Elem::S64, {}});
   const Value first = b.amin(b.select(ok, b.broadcast(end, {n}), place), {0});
-  const Value broken = b.convert(b.compare(hlo::Direction::LT, first, end), Elem::S64);
+  const Value is_broken = b.compare(hlo::Direction::LT, first, end);
+  const Value broken = b.select(is_broken, b.add(first, b.constant_int(1, first.type)), b.zeros(first.type));
   const Value value = b.dynamic_slice(b.reshape(b.convert(r.offender, Elem::S64), {n}), {first}, {1});
   return b.concatenate({b.reshape(broken, {1}), value}, 0);
 }
@@ -31,13 +32,20 @@ Value verdict(Builder& b, const std::vector<Requirement>& requirements) {
   return findings.size() == 1 ? findings[0] : b.concatenate(findings, 0);
 }
 
+namespace {
+
+void replace(std::string& text, std::string_view name, int64_t value) {
+  if (const size_t at = text.find(name); at != std::string::npos) text.replace(at, name.size(), std::to_string(value));
+}
+
+}  // namespace
+
 std::optional<Refusal> first_refusal(std::span<const Refusal> refusals, std::span<const int64_t> verdict) {
   for (size_t i = 0; i < refusals.size(); ++i) {
     if (verdict[2 * i] == 0) continue;
     Refusal refusal = refusals[i];
-    if (const size_t at = refusal.text.find("{}"); at != std::string::npos) {
-      refusal.text.replace(at, 2, std::to_string(verdict[2 * i + 1]));
-    }
+    replace(refusal.text, "{at}", verdict[2 * i] - 1);
+    replace(refusal.text, "{}", verdict[2 * i + 1]);
     return refusal;
   }
   return std::nullopt;

@@ -13,7 +13,7 @@ namespace tpupilot::ops {
 
 struct Refusal {
   enum class Kind { Index, Runtime } kind;  // IndexError or RuntimeError
-  std::string text;                         // ATen's own; "{}" stands for the offending value
+  std::string text;  // ATen's own; "{}" stands for the offending value, "{at}" for its place in row-major order
 };
 
 struct Requirement {
@@ -22,7 +22,7 @@ struct Requirement {
   Refusal refusal;
 };
 
-// S64[2 n]: for each requirement 1 if it is broken, else 0, and the offender.
+// S64[2 n]: for each requirement 0, or 1 + the place where it is broken; and the offender.
 hlo::Value verdict(hlo::Builder& b, const std::vector<Requirement>& requirements);
 
 // What a verdict that was read back says: the first refusal, with its number in the text. Nothing if all is well.

@@ -74,7 +74,7 @@ class Context {
   // ---- checks ----
   // What ATen raises if `ok` (Pred) is not true everywhere. A device program cannot raise: it finishes, and the host
   // raises when it next waits for the device. "{}" in the text becomes `offender` (an integer of ok's shape; may be
-  // empty) where `ok` first is false, in row-major order.
+  // empty) where `ok` first is false.
   void require(Value ok, Value offender, Refusal refusal) {
     refusal.text += " [" + std::string(overload_) + "]";
     requirements_.push_back({std::move(ok), std::move(offender), std::move(refusal)});
