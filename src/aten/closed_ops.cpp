@@ -4,6 +4,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/CPUFallback.h>
 #include <ATen/native/LinearAlgebraUtils.h>
+#include <ATen/native/Resize.h>
 #include <ATen/ops/_linalg_check_errors.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
@@ -137,7 +138,7 @@ at::Tensor& cholesky_out(const at::Tensor& self, bool upper, at::Tensor& out) {
   TORCH_CHECK(out.scalar_type() == self.scalar_type(), "cholesky: Expected result to be safely castable from ",
               self.scalar_type(), " dtype, but got result with dtype ", out.scalar_type());
   const at::Tensor factor = checked_cholesky(self, upper);
-  resize_tensor(out, factor.sizes());
+  resize_output(out, factor.sizes());
   return out.copy_(factor);
 }
 
@@ -179,6 +180,10 @@ void resize_tensor(const at::Tensor& tensor, c10::IntArrayRef sizes) {
     TORCH_CHECK(impl->storage().resizable(), "Trying to resize storage that is not resizable");
     resize_storage(impl->storage(), needed);
   }
+}
+
+void resize_output(const at::Tensor& output, c10::IntArrayRef sizes) {
+  if (at::native::resize_output_check(output, sizes)) resize_tensor(output, sizes);
 }
 
 namespace {

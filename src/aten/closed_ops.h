@@ -9,6 +9,9 @@ namespace tpupilot::aten {
 // tensor.resize_(sizes): contiguous, the storage grows if it must.
 void resize_tensor(const at::Tensor& tensor, c10::IntArrayRef sizes);
 
+// The same for an out= argument of another size: warns as ATen does, unless it is empty.
+void resize_output(const at::Tensor& output, c10::IntArrayRef sizes);
+
 // dst.copy_(src) between two tensors on the device; shapes already equal or broadcastable.
 void copy_on_device(const at::Tensor& dst, const at::Tensor& src);
 

@@ -12,6 +12,8 @@
 
 #include <limits>
 
+#include "aten/closed_ops.h"
+
 namespace tpupilot::aten {
 namespace {
 
@@ -84,7 +86,7 @@ at::Tensor residuals_of(const Problem& p, const Solution& found) {
 }
 
 void give(const at::Tensor& value, at::Tensor& out) {
-  if (out.sizes() != value.sizes()) out.resize_(value.sizes());
+  resize_output(out, value.sizes());
   out.copy_(value);
 }
 

@@ -2,7 +2,6 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/native/Resize.h>
 
 #include <algorithm>
 #include <unordered_map>
@@ -105,11 +104,6 @@ bool is_read_too(const Overload& overload, const ResultSlot& slot, const at::Ten
       return true;
   }
   return false;
-}
-
-void resize_output(const at::Tensor& output, const hlo::Dims& dims) {
-  at::native::resize_output_check(output, dims);  // warns, in ATen's words, unless it is empty
-  resize_tensor(output, dims);
 }
 
 // Checks the destinations, and gives out= tensors of another size the right one. True if any was resized.
@@ -306,7 +300,7 @@ void run_program(const Program& program, const Overload& overload, Arguments arg
   if (program.resizes) {
     for (const ResultFacts& r : program.results) {
       const at::Tensor* t = destination(r, arguments);
-      if (t != nullptr && t->sizes() != c10::IntArrayRef(r.type.dims)) resize_output(*t, r.type.dims);
+      if (t != nullptr) resize_output(*t, r.type.dims);
     }
   }
   c10::SmallVector<BufferRef, 2> temporary;  // keeps scalar inputs alive over the call

@@ -55,7 +55,7 @@ Tensor& give(Tensor& out, const Tensor& result, const char* op) {
   TORCH_CHECK(out.device() == result.device(), op, ": expected out on ", result.device(), " but it is on ",
               out.device());
   if (out.sizes() != result.sizes()) {
-    resize_tensor(out, result.sizes());
+    resize_output(out, result.sizes());
     if (result.numel() > 0) out.unsafeGetTensorImpl()->set_sizes_and_strides(result.sizes(), result.strides());
   }
   return out.copy_(result);
@@ -220,7 +220,9 @@ Tensor& multinomial_out(const Tensor& self, int64_t samples, bool replacement, s
   TORCH_CHECK(self.device() == out.device(), "multinomial arguments must have the same device");
   check_multinomial(self, samples, replacement);
   TORCH_CHECK(out.scalar_type() == at::kLong, "multinomial expects Long tensor out, got: ", out.scalar_type());
-  return give(out, drawn_samples(self, samples, replacement, std::move(generator)), "multinomial");
+  const Tensor drawn = drawn_samples(self, samples, replacement, std::move(generator));
+  resize_tensor(out, drawn.sizes());  // ATen does not warn here
+  return give(out, drawn, "multinomial");
 }
 
 // ---- histogramdd's edges: a tensor for each dim ----
