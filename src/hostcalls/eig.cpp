@@ -82,7 +82,7 @@ void eig(const HostCall& call) {
   for_type(a, [&]<class T>(T) {
     if (size(a, 0) == 0) return;
     for (int64_t i = 0; i < batches(a, 2); ++i) {
-      const Matrix<T> given = matrix<const T>(a, i);
+      const Matrix<Wide<T>> given = read_matrix<T>(a, i);
       if (!given.allFinite())
         throw pjrt::Error(pjrt::Error::Code::InvalidArgument,
                           "torch.linalg.eig: input tensor should not contain infs or NaNs.");
@@ -92,10 +92,10 @@ void eig(const HostCall& call) {
              "The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated "
              "eigenvalues (error code: " +
                  std::to_string(size(a, 0)) + ").");
-      vector<Complex<T>>(call.results[0], i) = found.values;
+      write_vector<Complex<T>>(call.results[0], i, found.values);
       if (!vectors) continue;
       normalise(found.vectors);
-      matrix<Complex<T>>(call.results[1], i) = found.vectors;
+      write_matrix<Complex<T>>(call.results[1], i, found.vectors);
     }
   });
 }

@@ -12,8 +12,8 @@ void eigh(const HostCall& call) {
   for_type(a, [&]<class T>(T) {
     if (size(a, 0) == 0) return;
     for (int64_t i = 0; i < batches(a, 2); ++i) {
-      const auto given = matrix<const T>(a, i);
-      Matrix<T> triangle = lower ? Matrix<T>(given) : Matrix<T>(given.adjoint());
+      Matrix<Wide<T>> triangle = read_matrix<T>(a, i);
+      if (!lower) triangle.adjointInPlace();
       triangle.template triangularView<Eigen::StrictlyUpper>().setZero();
       const auto fail_with = [&](int64_t code) {
         fail("linalg.eigh", a, i,
@@ -22,11 +22,11 @@ void eigh(const HostCall& call) {
                  std::to_string(code) + ").");
       };
       if (!triangle.allFinite()) fail_with(1);
-      const Eigen::SelfAdjointEigenSolver<Matrix<T>> solver(
+      const Eigen::SelfAdjointEigenSolver<Matrix<Wide<T>>> solver(
           triangle, vectors ? Eigen::ComputeEigenvectors : Eigen::EigenvaluesOnly);
       if (solver.info() != Eigen::Success) fail_with(size(a, 0));
-      vector<Real<T>>(call.results[0], i) = solver.eigenvalues();
-      if (vectors) matrix<T>(call.results[1], i) = solver.eigenvectors();
+      write_vector<Real<T>>(call.results[0], i, solver.eigenvalues());
+      if (vectors) write_matrix<T>(call.results[1], i, solver.eigenvectors());
     }
   });
 }

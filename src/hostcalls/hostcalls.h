@@ -1,6 +1,6 @@
 // Linear algebra that StableHLO has no sound form for, as functions on the host that programs for a CPU plugin call by
-// name. All are batched over the leading dimensions, row-major, for f32, f64, c64 and c128 (one type a call). Names of
-// decompositions and packed forms are LAPACK's.
+// name. All are batched over the leading dimensions, row-major, for f32, f64, c64 and c128 (one type a call); they
+// compute in f64 or c128. Names of decompositions and packed forms are LAPACK's.
 #pragma once
 
 #include "pjrt/client.h"

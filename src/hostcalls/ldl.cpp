@@ -13,6 +13,7 @@ namespace tpupilot::hostcalls {
 namespace {
 
 using Eigen::Index;
+using Pivots = Eigen::VectorX<int32_t>;
 
 template <class T>
 constexpr bool kComplex = Eigen::NumTraits<T>::IsComplex != 0;
@@ -40,8 +41,7 @@ class Factorisation {
   Factorisation(Matrix<T>& a, bool hermitian) : a_(a), n_(a.rows()), hermitian_(hermitian) {}
 
   // The row (from 1) of the first diagonal block that is exactly zero, else 0.
-  template <class Pivots>
-  int32_t run(Pivots&& pivots) {
+  int32_t run(Eigen::Map<Pivots> pivots) {
     int32_t info = 0;
     for (Index k = 0; k < n_;) {
       const Pivot p = choose(k);
@@ -148,10 +148,10 @@ class Factorisation {
 };
 
 // X of L D L^T X = B, in the place of B.
-template <class T, class Pivots>
+template <class T>
 class Substitution {
  public:
-  Substitution(const Matrix<T>& ld, const Pivots& pivots, bool hermitian)
+  Substitution(const Matrix<T>& ld, const Eigen::Map<Pivots>& pivots, bool hermitian)
       : ld_(ld), pivots_(pivots), n_(ld.rows()), hermitian_(hermitian) {}
 
   void run(Matrix<T>& b) const {
@@ -194,13 +194,13 @@ class Substitution {
   }
 
   const Matrix<T>& ld_;
-  Pivots pivots_;
+  Eigen::Map<Pivots> pivots_;
   Index n_;
   bool hermitian_;
 };
 
 void check_pivots(const HostArray& pivots, int64_t i) {
-  const auto p = vector<const int32_t>(pivots, i);
+  const auto p = integers(pivots, i);
   for (Index k = 0; k < p.size(); ++k) {
     const bool pair = p(k) < 0 && k + 1 < p.size() && p(k + 1) == p(k);
     const Index last = pair ? k + 1 : k, row = std::abs(static_cast<Index>(p(k))) - 1;
@@ -220,14 +220,14 @@ void ldl_factor(const HostCall& call) {
   const HostArray& a = call.operands[0];
   for_type(a, [&]<class T>(T) {
     for (int64_t i = 0; i < batches(a, 2); ++i) {
-      Matrix<T> ld = matrix<const T>(a, i);
+      Matrix<Wide<T>> ld = read_matrix<T>(a, i);
       ld.template triangularView<Eigen::StrictlyUpper>().setZero();
-      const int32_t info = Factorisation<T>(ld, hermitian).run(vector<int32_t>(call.results[1], i));
+      const int32_t info = Factorisation(ld, hermitian).run(integers(call.results[1], i));
       if (info != 0 && check_errors)
         fail("torch.linalg.ldl_factor_ex", a, i,
              "The diagonal block of D at row " + std::to_string(info) + " is zero: the matrix is singular.");
       static_cast<int32_t*>(call.results[2].data)[i] = info;
-      matrix<T>(call.results[0], i) = ld;
+      write_matrix<T>(call.results[0], i, ld);
     }
   });
 }
@@ -239,11 +239,10 @@ void ldl_solve(const HostCall& call) {
   for_type(a, [&]<class T>(T) {
     for (int64_t i = 0; i < batches(a, 2); ++i) {
       check_pivots(pivots, i);
-      const Matrix<T> ld = matrix<const T>(a, i);
-      Matrix<T> x = matrix<const T>(call.operands[2], i);
-      Substitution<T, decltype(vector<const int32_t>(pivots, i))>(ld, vector<const int32_t>(pivots, i), hermitian)
-          .run(x);
-      matrix<T>(call.results[0], i) = x;
+      const Matrix<Wide<T>> ld = read_matrix<T>(a, i);
+      Matrix<Wide<T>> x = read_matrix<T>(call.operands[2], i);
+      Substitution(ld, integers(pivots, i), hermitian).run(x);
+      write_matrix<T>(call.results[0], i, x);
     }
   });
 }

@@ -25,8 +25,10 @@ template <class T>
 using Vector = Eigen::Matrix<T, Eigen::Dynamic, 1>;
 template <class T>
 using RowMajor = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+// What this room computes in: f32 is computed in f64, c64 in c128. Each type more is minutes of compiling, and the
+// results are only better for it.
 template <class T>
-using IfConst = std::conditional_t<std::is_const_v<T>, const RowMajor<std::remove_const_t<T>>, RowMajor<T>>;
+using Wide = std::conditional_t<Eigen::NumTraits<T>::IsComplex != 0, std::complex<double>, double>;
 
 // The size of dim -1 (last = 0), -2 (last = 1).
 inline int64_t size(const HostArray& a, size_t last) { return a.dims[a.dims.size() - 1 - last]; }
@@ -38,18 +40,36 @@ inline int64_t batches(const HostArray& a, size_t rank) {
   return count;
 }
 
-// The i-th matrix, in place; T is const for operands.
+// The i-th matrix of elements of type T.
 template <class T>
-Eigen::Map<IfConst<T>> matrix(const HostArray& a, int64_t i) {
+Matrix<Wide<T>> read_matrix(const HostArray& a, int64_t i) {
   const int64_t rows = size(a, 1), cols = size(a, 0);
-  return {static_cast<T*>(a.data) + i * rows * cols, rows, cols};
+  const Eigen::Map<const RowMajor<T>> given(static_cast<const T*>(a.data) + i * rows * cols, rows, cols);
+  return given.template cast<Wide<T>>();
+}
+
+template <class T, class M>
+void write_matrix(const HostArray& a, int64_t i, const M& m) {
+  const int64_t rows = size(a, 1), cols = size(a, 0);
+  Eigen::Map<RowMajor<T>>(static_cast<T*>(a.data) + i * rows * cols, rows, cols) = m.template cast<T>();
 }
 
 template <class T>
-auto vector(const HostArray& a, int64_t i) {
-  using V = std::conditional_t<std::is_const_v<T>, const Vector<std::remove_const_t<T>>, Vector<T>>;
+Vector<Wide<T>> read_vector(const HostArray& a, int64_t i) {
   const int64_t n = size(a, 0);
-  return Eigen::Map<V>(static_cast<T*>(a.data) + i * n, n);
+  return Eigen::Map<const Vector<T>>(static_cast<const T*>(a.data) + i * n, n).template cast<Wide<T>>();
+}
+
+template <class T, class V>
+void write_vector(const HostArray& a, int64_t i, const V& v) {
+  const int64_t n = size(a, 0);
+  Eigen::Map<Vector<T>>(static_cast<T*>(a.data) + i * n, n) = v.template cast<T>();
+}
+
+// The i-th row of integers, in place.
+inline Eigen::Map<Eigen::VectorX<int32_t>> integers(const HostArray& a, int64_t i) {
+  const int64_t n = size(a, 0);
+  return {static_cast<int32_t*>(a.data) + i * n, n};
 }
 
 // Calls body(T{}) with the element type of `a`.

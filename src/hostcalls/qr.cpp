@@ -8,12 +8,11 @@ namespace tpupilot::hostcalls {
 namespace {
 
 // x becomes Q x, or Q^H x, where Q is made of the first tau.size() columns of `packed`.
-template <class T, class Packed, class Tau>
-void apply(const Packed& packed, const Tau& tau, bool adjoint, Matrix<T>& x) {
+template <class T>  // a wide type
+void apply(const Matrix<T>& packed, const Vector<T>& tau, bool adjoint, Matrix<T>& x) {
   if (tau.size() == 0 || x.size() == 0) return;
   const Matrix<T> vectors = packed.leftCols(tau.size());
-  const Vector<T> coefficients = tau;
-  const auto q = Eigen::householderSequence(vectors, coefficients);
+  const auto q = Eigen::householderSequence(vectors, tau);
   if (adjoint) {
     x.applyOnTheLeft(q.adjoint());
   } else {
@@ -28,9 +27,9 @@ void geqrf(const HostCall& call) {
   for_type(a, [&]<class T>(T) {
     if (call.results[1].dims.back() == 0) return;
     for (int64_t i = 0; i < batches(a, 2); ++i) {
-      const Eigen::HouseholderQR<Matrix<T>> qr(matrix<const T>(a, i));
-      matrix<T>(call.results[0], i) = qr.matrixQR();
-      vector<T>(call.results[1], i) = qr.hCoeffs().conjugate();
+      const Eigen::HouseholderQR<Matrix<Wide<T>>> qr(read_matrix<T>(a, i));
+      write_matrix<T>(call.results[0], i, qr.matrixQR());
+      write_vector<T>(call.results[1], i, qr.hCoeffs().conjugate());
     }
   });
 }
@@ -39,9 +38,9 @@ void orgqr(const HostCall& call) {
   const HostArray& q = call.results[0];
   for_type(q, [&]<class T>(T) {
     for (int64_t i = 0; i < batches(q, 2); ++i) {
-      Matrix<T> columns = Matrix<T>::Identity(size(q, 1), size(q, 0));
-      apply<T>(matrix<const T>(call.operands[0], i), vector<const T>(call.operands[1], i), false, columns);
-      matrix<T>(q, i) = columns;
+      Matrix<Wide<T>> columns = Matrix<Wide<T>>::Identity(size(q, 1), size(q, 0));
+      apply(read_matrix<T>(call.operands[0], i), read_vector<T>(call.operands[1], i), false, columns);
+      write_matrix<T>(q, i, columns);
     }
   });
 }
@@ -52,14 +51,11 @@ void ormqr(const HostCall& call) {
   for_type(c, [&]<class T>(T) {
     for (int64_t i = 0; i < batches(c, 2); ++i) {
       // C Q is the adjoint of Q^H C^H.
-      const auto given = matrix<const T>(c, i);
-      Matrix<T> x = left ? Matrix<T>(given) : Matrix<T>(given.adjoint());
-      apply<T>(matrix<const T>(call.operands[0], i), vector<const T>(call.operands[1], i), transpose == left, x);
-      if (left) {
-        matrix<T>(call.results[0], i) = x;
-      } else {
-        matrix<T>(call.results[0], i) = x.adjoint();
-      }
+      Matrix<Wide<T>> x = read_matrix<T>(c, i);
+      if (!left) x.adjointInPlace();
+      apply(read_matrix<T>(call.operands[0], i), read_vector<T>(call.operands[1], i), transpose == left, x);
+      if (!left) x.adjointInPlace();
+      write_matrix<T>(call.results[0], i, x);
     }
   });
 }

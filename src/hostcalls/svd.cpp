@@ -1,5 +1,4 @@
-// Singular values: divide and conquer of the bidiagonal form, Jacobi rotations where the matrix is small. f32 is
-// computed in f64, c64 in c128: each type more is half a minute of compiling, and the results are only better for it.
+// Singular values: divide and conquer of the bidiagonal form, Jacobi rotations where the matrix is small.
 #include <Eigen/SVD>
 
 #include "hostcalls/hostcalls.h"
@@ -9,9 +8,6 @@ namespace tpupilot::hostcalls {
 namespace {
 
 enum class Factors { None, Thin, Full };
-
-template <class T>
-using Wide = std::conditional_t<Eigen::NumTraits<T>::IsComplex != 0, std::complex<double>, double>;
 
 template <class T>  // a wide type
 struct Decomposition {
@@ -57,22 +53,20 @@ void svd(const HostCall& call) {
   const HostArray& s = call.results[factors == Factors::None ? 0 : 1];
   for_type(a, [&]<class T>(T) {
     for (int64_t i = 0; i < batches(a, 2); ++i) {
-      const Matrix<Wide<T>> given = matrix<const T>(a, i).template cast<Wide<T>>();
+      const Matrix<Wide<T>> given = read_matrix<T>(a, i);
       if (!given.allFinite())
         fail("linalg.svd", a, i,
              "The algorithm failed to converge because the input matrix contained non-finite values.");
-      const Decomposition<Wide<T>> found = decompose<Wide<T>>(given, factors);
+      const Decomposition<Wide<T>> found = decompose(given, factors);
       if (!found.converged)
         fail("linalg.svd", a, i,
              "The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated "
              "singular values (error code: " +
                  std::to_string(size(s, 0)) + ").");
-      vector<Real<T>>(s, i) = found.s.template cast<Real<T>>();
+      write_vector<Real<T>>(s, i, found.s);
       if (factors == Factors::None) continue;
-      auto u = matrix<T>(call.results[0], i);
-      auto vh = matrix<T>(call.results[2], i);
-      u = found.u.leftCols(u.cols()).template cast<T>();
-      vh = found.v.leftCols(vh.rows()).adjoint().template cast<T>();
+      write_matrix<T>(call.results[0], i, found.u.leftCols(size(call.results[0], 0)));
+      write_matrix<T>(call.results[2], i, found.v.leftCols(size(call.results[2], 1)).adjoint());
     }
   });
 }

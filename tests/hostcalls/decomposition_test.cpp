@@ -19,8 +19,13 @@ using Types = testing::Types<float, double, std::complex<float>, std::complex<do
 TYPED_TEST_SUITE(Decomposition, Types);
 
 template <class T>
-void expect_unitary(const Matrix<T>& q) {
-  EXPECT_LT(distance<T>(q.adjoint() * q, Matrix<T>::Identity(q.cols(), q.cols())), kClose);
+void expect_unitary(const Matrix<Wide<T>>& q) {
+  EXPECT_LT(distance<T>(q.adjoint() * q, Matrix<Wide<T>>::Identity(q.cols(), q.cols())), kClose);
+}
+
+template <class T>
+Matrix<Wide<T>> diagonal(const Tensor<T>& values) {
+  return read_vector<T>(values.array(), 0).asDiagonal();
 }
 
 TYPED_TEST(Decomposition, QrOfTallWideAndBatched) {
@@ -31,7 +36,7 @@ TYPED_TEST(Decomposition, QrOfTallWideAndBatched) {
     geqrf({{a.array()}, {packed.array(), tau.array()}, {}});
     orgqr({{packed.array(), tau.array()}, {q.array()}, {}});
     for (int i = 0; i < 2; ++i) {
-      Matrix<T> r = packed.matrix(i);
+      Matrix<Wide<T>> r = packed.matrix(i);
       r.template triangularView<Eigen::StrictlyLower>().setZero();
       expect_unitary<T>(q.matrix(i));
       EXPECT_LT(distance<T>(q.matrix(i) * r, a.matrix(i)), kClose);
@@ -49,7 +54,7 @@ TYPED_TEST(Decomposition, OrmqrAppliesWhatOrgqrMakes) {
     for (const bool transpose : {true, false}) {
       Tensor<T> c = left ? numbers<T>({5, 2}, 7) : numbers<T>({2, 5}, 7), product(c.dims);
       ormqr({{packed.array(), tau.array(), c.array()}, {product.array()}, {{"left", left}, {"transpose", transpose}}});
-      const Matrix<T> factor = transpose ? Matrix<T>(q.matrix().adjoint()) : q.matrix();
+      const Matrix<Wide<T>> factor = transpose ? Matrix<Wide<T>>(q.matrix().adjoint()) : q.matrix();
       EXPECT_LT(distance<T>(product.matrix(), left ? factor * c.matrix() : c.matrix() * factor), kClose);
     }
   }
@@ -63,11 +68,11 @@ TYPED_TEST(Decomposition, EighReadsOneTriangleAndIsAscending) {
       Tensor<Real<T>> values({n}), alone({n});
       eigh({{a.array()}, {values.array(), vectors.array()}, {{"lower", lower}}});
       eigh({{a.array()}, {alone.array()}, {{"lower", lower}}});
-      Matrix<T> full = lower ? a.matrix() : Matrix<T>(a.matrix().adjoint());
+      Matrix<Wide<T>> full = lower ? a.matrix() : Matrix<Wide<T>>(a.matrix().adjoint());
       full = full.template selfadjointView<Eigen::Lower>();
       for (int64_t i = 0; i < n; ++i) full(i, i) = std::real(full(i, i));
-      const Matrix<T> v = vectors.matrix();
-      const Matrix<T> d = Eigen::Map<Vector<Real<T>>>(values.values.data(), n).template cast<T>().asDiagonal();
+      const Matrix<Wide<T>> v = vectors.matrix();
+      const Matrix<Wide<T>> d = diagonal(values);
       expect_unitary<T>(v);
       EXPECT_LT(distance<T>(v * d * v.adjoint(), full), kClose);
       EXPECT_TRUE(std::is_sorted(values.values.begin(), values.values.end()));
@@ -87,7 +92,7 @@ TYPED_TEST(Decomposition, SvdThinFullAndValues) {
       svd({{a.array()}, {alone.array()}, {}});
       expect_unitary<T>(u.matrix());
       expect_unitary<T>(vh.matrix().adjoint());
-      const Matrix<T> d = Eigen::Map<Vector<Real<T>>>(s.values.data(), k).template cast<T>().asDiagonal();
+      const Matrix<Wide<T>> d = diagonal(s);
       EXPECT_LT(distance<T>(u.matrix().leftCols(k) * d * vh.matrix().topRows(k), a.matrix()), kClose);
       EXPECT_TRUE(std::is_sorted(s.values.rbegin(), s.values.rend()));
       for (int64_t i = 0; i < k; ++i) EXPECT_NEAR(alone.values[i], s.values[i], 1e-4);
@@ -103,9 +108,8 @@ TYPED_TEST(Decomposition, EigHoldsAndIsNormalised) {
     Tensor<C> values({n}), vectors({n, n}), alone({n});
     eig({{a.array()}, {values.array(), vectors.array()}, {}});
     eig({{a.array()}, {alone.array()}, {}});
-    const Matrix<C> v = vectors.matrix();
-    const Matrix<C> d = Eigen::Map<Vector<C>>(values.values.data(), n).asDiagonal();
-    EXPECT_LT(distance<C>(a.matrix().template cast<C>() * v, v * d), kClose);
+    const Matrix<Wide<C>> v = vectors.matrix();
+    EXPECT_LT(distance<C>(a.matrix().template cast<Wide<C>>() * v, v * diagonal(values)), kClose);
     for (int64_t j = 0; j < n; ++j) {
       Eigen::Index largest = 0;
       v.col(j).cwiseAbs2().maxCoeff(&largest);
@@ -126,16 +130,16 @@ TYPED_TEST(Decomposition, EigOfADefectiveMatrixIsFinite) {
 }
 
 template <class T>
-Matrix<T> symmetric(int64_t n, bool hermitian) {
-  const Matrix<T> a = numbers<T>({n, n}, 3).matrix();
-  return hermitian ? Matrix<T>(a + a.adjoint()) : Matrix<T>(a + a.transpose());
+Matrix<Wide<T>> symmetric(int64_t n, bool hermitian) {
+  const Matrix<Wide<T>> a = numbers<T>({n, n}, 3).matrix();
+  return hermitian ? Matrix<Wide<T>>(a + a.adjoint()) : Matrix<Wide<T>>(a + a.transpose());
 }
 
 TYPED_TEST(Decomposition, LdlSolves) {
   using T = TypeParam;
   for (const bool hermitian : {false, true}) {
     for (const int64_t n : {1, 2, 5, 30}) {
-      const Matrix<T> a = symmetric<T>(n, hermitian);
+      const Matrix<Wide<T>> a = symmetric<T>(n, hermitian);
       Tensor<T> given = from<T>(a), ld({n, n}), b = numbers<T>({n, 3}, 5), x({n, 3});
       Tensor<int32_t> pivots({n}), info({1});
       ldl_factor({{given.array()},

@@ -34,8 +34,8 @@ struct Tensor {
   }
   Tensor(std::vector<int64_t> d, std::vector<T> v) : dims(std::move(d)), values(std::move(v)) {}
 
-  HostArray array() { return {kElement<T>, dims, values.data()}; }
-  Matrix<T> matrix(int64_t i = 0) { return hostcalls::matrix<const T>(array(), i); }
+  HostArray array() const { return {kElement<T>, dims, const_cast<T*>(values.data())}; }
+  Matrix<Wide<T>> matrix(int64_t i = 0) { return read_matrix<T>(array(), i); }
 };
 
 template <class T>
@@ -63,15 +63,15 @@ Tensor<T> numbers(std::vector<int64_t> dims, uint32_t seed = 1) {
 }
 
 template <class T>
-Tensor<T> from(const Matrix<T>& m) {
+Tensor<T> from(const Matrix<Wide<T>>& m) {
   Tensor<T> t({m.rows(), m.cols()});
-  hostcalls::matrix<T>(t.array(), 0) = m;
+  write_matrix<T>(t.array(), 0, m);
   return t;
 }
 
-// How far apart, in units of the type's rounding error of numbers of the matrices' size.
+// How far apart, in units of T's rounding error of numbers of the matrices' size.
 template <class T>
-double distance(const Matrix<T>& a, const Matrix<T>& b) {
+double distance(const Matrix<Wide<T>>& a, const Matrix<Wide<T>>& b) {
   const double scale = std::max<double>(1, static_cast<double>(b.norm()));
   return static_cast<double>((a - b).norm()) / scale / static_cast<double>(Eigen::NumTraits<Real<T>>::epsilon());
 }
