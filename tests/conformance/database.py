@@ -1,6 +1,7 @@
 """The entries of PyTorch's op database, their samples, and what of them needs another treatment than comparing values."""
 
 import fnmatch
+import math
 import random
 
 import numpy
@@ -51,6 +52,14 @@ def matching(names, patterns):
 
 def is_random(entry):
     return entry.name in RANDOM or name_of(entry) in RANDOM
+
+
+def is_uninitialised(entry, sample):
+    """Whether the result holds memory that nobody wrote: no two runs need have the same values."""
+    if entry.name in ("resize_", "resize_as_"):
+        to = sample.args[0]
+        return (to.numel() if isinstance(to, torch.Tensor) else math.prod(to)) > sample.input.numel()
+    return entry.name in UNINITIALISED
 
 
 def draws(entry, sample):

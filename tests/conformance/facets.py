@@ -37,7 +37,7 @@ def by_the_cpu(function, *arguments):
 def other_results(ours, theirs, exact, entry, dtype, sample):
     """compare's questions in their order, as far as this entry's results are determined at all."""
     different = compare.other_form(ours, theirs)
-    if different or entry.name in database.UNINITIALISED or database.draws(entry, sample):
+    if different or database.is_uninitialised(entry, sample) or database.draws(entry, sample):
         return different
     if database.is_random(entry):
         known = {entry.name, database.name_of(entry)} & database.INDEPENDENT
