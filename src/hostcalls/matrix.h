@@ -25,8 +25,9 @@ template <class T>
 using Vector = Eigen::Matrix<T, Eigen::Dynamic, 1>;
 template <class T>
 using RowMajor = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-// What this room computes in: f32 is computed in f64, c64 in c128. Each type more is minutes of compiling, and the
-// results are only better for it.
+
+// What this room computes in: f64 for f32, c128 for c64. Each type more is minutes of compiling, and Eigen loads a
+// complex<float> in a way that the sanitizers refuse.
 template <class T>
 using Wide = std::conditional_t<Eigen::NumTraits<T>::IsComplex != 0, std::complex<double>, double>;
 
@@ -40,7 +41,7 @@ inline int64_t batches(const HostArray& a, size_t rank) {
   return count;
 }
 
-// The i-th matrix of elements of type T.
+// The i-th matrix of an array whose elements are of type T; written values are rounded to it.
 template <class T>
 Matrix<Wide<T>> read_matrix(const HostArray& a, int64_t i) {
   const int64_t rows = size(a, 1), cols = size(a, 0);

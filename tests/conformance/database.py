@@ -1,7 +1,6 @@
 """The entries of PyTorch's op database, their samples, and what of them needs another treatment than comparing values."""
 
 import fnmatch
-import math
 import random
 
 import numpy
@@ -22,6 +21,7 @@ INDEPENDENT = {  # of RANDOM: each element is drawn by itself, so that two draws
     "nn.functional.alpha_dropout",
 }  # fmt: skip
 UNINITIALISED = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
+RESIZED = {"resize_", "resize_as_"}
 TIES = {"sort", "argsort", "topk", "msort", "kthvalue"}  # which of equal elements comes first is not specified
 ON_THE_HOST = {"tensor_split"}  # takes its tensor of indices from the CPU only, whatever the device of its input
 
@@ -54,12 +54,14 @@ def is_random(entry):
     return entry.name in RANDOM or name_of(entry) in RANDOM
 
 
-def is_uninitialised(entry, sample):
-    """Whether the result holds memory that nobody wrote: no two runs need have the same values."""
-    if entry.name in ("resize_", "resize_as_"):
-        to = sample.args[0]
-        return (to.numel() if isinstance(to, torch.Tensor) else math.prod(to)) > sample.input.numel()
-    return entry.name in UNINITIALISED
+def written(entry, sample, results):
+    """What of the results an op wrote or kept. The rest is memory that nobody wrote: no two runs need have the same values there."""
+    if entry.name in UNINITIALISED:
+        return []
+    if entry.name in RESIZED:  # the old elements stay first in the storage
+        old = sample.input.numel()
+        return [r.as_strided((min(old, r.numel()),), (1,)) for r in results]
+    return results
 
 
 def draws(entry, sample):
