@@ -20,6 +20,7 @@ import ctypes
 import dataclasses
 import enum
 import errno
+import gc
 import glob
 import hashlib
 import importlib
@@ -38,10 +39,26 @@ import sys
 import time
 import traceback
 
-import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+
+@contextlib.contextmanager
+def importing():
+    """No garbage collection meanwhile, nor later of what is there by then: hundreds of thousands of objects and no garbage among them.
+    Going through them again and again, and once more at exit, is a third of the time of a short task."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if collects:
+            gc.enable()
+
+
+with importing():
+    import torch
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+    from torch.overrides import TorchFunctionMode
+    from torch.utils._python_dispatch import TorchDispatchMode
 
 PROTOCOL = 1
 RECORDING = None  # `tpupilot worker --export FILE JOB` puts the plan of a recording here
@@ -1064,6 +1081,8 @@ class Objects:
 
     def _build_optimizer(self):
         with stage("optimizer"):
+            with importing():
+                import torch._dynamo  # noqa: F401  every optimizer imports it when it is built
             optimizer = self.job.module.optimizer(self.state["model"])
             if not isinstance(optimizer, torch.optim.Optimizer):
                 raise JobError(

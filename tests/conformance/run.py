@@ -67,8 +67,13 @@ def _lost(exit_code):
     return runner.Outcome("wrong", f"the process ended ({how})")
 
 
-def outcomes(cases, options):
+def outcomes(cases, options, rules):
     """(case, outcome, seconds), as they come."""
+    harmful = {case: table.not_run(case, rules) for case in cases}
+    for case, reason in harmful.items():
+        if reason:
+            yield case, runner.Outcome("not-applicable", reason), 0.0
+    cases = [case for case in cases if not harmful[case]]
     if options.sample is not None:
         for case in cases:
             yield case, runner.outcome(case, None, options.sample), 0.0
@@ -98,7 +103,7 @@ def main():
         return 2
     expected, rules, known = table.read(options.plugin), table.exclusions(), set(plan.cases())
     found, done, seconds_of = {}, [], collections.defaultdict(float)
-    for case, outcome, seconds in outcomes(cases, options):
+    for case, outcome, seconds in outcomes(cases, options, rules):
         found[case] = table.classified(case, outcome, rules)
         complaint = None if options.update else table.complaint(case, outcome, expected, rules)
         if options.sample is not None:  # a reproduction shows what there is, whatever the table expects

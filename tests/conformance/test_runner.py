@@ -5,11 +5,12 @@ import re
 import signal
 import sys
 import time
+import types
 
 import pytest
 import torch
 
-from conformance import compare, database, decompositions, facets, plan, report, runner, table, trials, workers
+from conformance import compare, database, decompositions, facets, plan, report, run, runner, table, trials, workers
 from conformance.devices import LAYOUTS, to_device
 
 
@@ -20,6 +21,17 @@ def test_the_tables_name_only_cases_that_exist():
         assert set(table.read(plugin)) <= known
     for *_, text, reason in table.exclusions():
         assert re.compile(text) and reason.partition(": ")[2]
+
+
+def test_a_kernel_that_harms_its_process_is_never_run():
+    """lu_unpack on the CPU writes to an empty permutation: a later case of that process would end with signal 11."""
+    rules = table.exclusions()
+    (case,) = plan.cases(["lu_unpack"], ["float32"], ["zero-size"])
+    ((found, outcome, _),) = run.outcomes([case], types.SimpleNamespace(sample=None, samples=None, jobs=1), rules)
+    assert found == case and outcome.kind == "not-applicable" and outcome.reason.startswith("cpu: ")
+    assert table.complaint(case, outcome, table.read(), rules) is None
+    (other,) = plan.cases(["lu_unpack"], ["float32"], ["forward"])
+    assert table.not_run(other, rules) is None
 
 
 def test_test_is_a_part_of_full():
