@@ -1081,8 +1081,6 @@ class Objects:
 
     def _build_optimizer(self):
         with stage("optimizer"):
-            with importing():
-                import torch._dynamo  # noqa: F401  every optimizer imports it when it is built
             optimizer = self.job.module.optimizer(self.state["model"])
             if not isinstance(optimizer, torch.optim.Optimizer):
                 raise JobError(
@@ -2323,6 +2321,9 @@ class Worker:
         if self.job is None:
             with stage("import"):
                 self.job = Job(self.request["job"])
+            # The first optimizer or dispatch mode would import it. After the job, whose file may set what it reads of the environment.
+            with importing(), contextlib.suppress(Exception):
+                import torch._dynamo  # noqa: F401
         kind = task["task"]
         if self.default_passes:  # a device that cannot be told is a TPU itself
             self.device.rehearse(self.default_passes, False)
