@@ -16,7 +16,9 @@ import re
 FOLDER = pathlib.Path(__file__).parent
 TABLE = FOLDER / "expectations.tsv"
 EXCLUSIONS = FOLDER / "exclusions.tsv"
-NOT_RUN = "not run"  # in place of a text: torch's own CPU kernel writes where it must not
+NOT_RUN = (
+    "not run"  # in place of a text: torch's own CPU kernel may end its process, or leave it damaged for a later case
+)
 HEADER = "# entry\tdtype\tfacet\tkind\treason. Written by update.py; table.py says what it means.\n"
 
 

@@ -3,6 +3,7 @@
 import ast
 import collections
 import dataclasses
+import gc
 import json
 import math
 import pathlib
@@ -74,6 +75,20 @@ def side(tmp_path):
 
 def test_it_keeps_to_the_oldest_python():
     ast.parse(WORKER.read_text(), feature_version=(3, 9))
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_importing_leaves_the_garbage_collector_as_the_job_set_it(collects):
+    worker = import_worker()
+    try:
+        gc.enable() if collects else gc.disable()
+        with pytest.raises(ImportError), worker.importing():
+            assert not gc.isenabled()
+            raise ImportError
+        assert gc.isenabled() == collects
+    finally:
+        gc.unfreeze()
+        gc.enable()
 
 
 def test_a_replayed_run_is_the_recorded_one_bit_for_bit(side):
